@@ -1,0 +1,48 @@
+"""Who calls: a bearer token, or a signed-in browser. Both become a `Viewer`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rest_framework.authentication import BaseAuthentication, SessionAuthentication
+from rest_framework.exceptions import AuthenticationFailed
+from rest_framework.request import Request
+
+from apps.accounts import selectors, services
+from apps.accounts.domain.authorize import Viewer
+from apps.common.clock import utcnow
+
+
+class BearerTokenAuthentication(BaseAuthentication):
+    """`Authorization: Bearer ful_<id>.<secret>`. Never falls back to cookies."""
+
+    keyword = "Bearer"
+
+    def authenticate(self, request: Request) -> tuple[Any, Any] | None:
+        header = request.headers.get("Authorization", "")
+        if not header:
+            return None
+        scheme, _, text = header.partition(" ")
+        if scheme.lower() != "bearer" or not text.strip():
+            raise AuthenticationFailed("send 'Authorization: Bearer <token>'")
+        token = services.verify_token(text=text.strip(), now=utcnow())
+        if token is None:
+            raise AuthenticationFailed("the token is unknown, expired or revoked")
+        return token.user, token
+
+    def authenticate_header(self, request: Request) -> str:
+        return 'Bearer realm="fulcrum"'
+
+
+class BrowserSessionAuthentication(SessionAuthentication):
+    """The console's own session, with CSRF checked on unsafe methods."""
+
+
+def viewer_of(request: Request) -> Viewer:
+    """The viewer behind an authenticated request."""
+    return selectors.viewer_for(
+        request.user,
+        token=request.auth,
+        source_ip=str(request.META.get("REMOTE_ADDR", "")),
+        request_id=str(request.META.get("HTTP_X_REQUEST_ID", ""))[:64],
+    )

@@ -1,0 +1,46 @@
+"""Addresses of the API. Every one ends in a slash."""
+
+from __future__ import annotations
+
+from django.urls import include, path
+from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
+from rest_framework.routers import SimpleRouter
+from rest_framework.viewsets import ViewSetMixin
+
+from .v1 import commands, deployments, fleet, people, planning
+
+ENDPOINTS: dict[str, type[ViewSetMixin]] = {
+    "clusters": fleet.Clusters,
+    "nodes": fleet.Nodes,
+    "devices": fleet.Devices,
+    "accelerators": fleet.Accelerators,
+    "models": fleet.Models,
+    "deployments": deployments.Deployments,
+    "pools": fleet.Pools,
+    "workers": fleet.Workers,
+    "teams": fleet.Teams,
+    "sources": deployments.Sources,
+    "coverage": deployments.Coverage,
+    "profiles": deployments.Profiles,
+    "slos": planning.Slos,
+    "policies": planning.Policies,
+    "guardrails": planning.Guardrails,
+    "kill-switch": commands.KillSwitches,
+    "recommendations": planning.Recommendations,
+    "commands": commands.Commands,
+    "price-books": planning.PriceBooks,
+    "costs": planning.Costs,
+    "audit-events": people.AuditEvents,
+    "timeline": planning.Timeline,
+    "tokens": people.Tokens,
+}
+
+router = SimpleRouter()
+for name, endpoint in ENDPOINTS.items():
+    router.register(name, endpoint, basename=name)
+
+urlpatterns = [
+    path("v1/", include(router.urls)),
+    path("openapi.yaml", SpectacularAPIView.as_view(), name="openapi"),
+    path("docs/", SpectacularSwaggerSplitView.as_view(url_name="openapi"), name="api-docs"),
+]

@@ -1,0 +1,115 @@
+"""Tokens of the caller, and the audit log."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from django.db.models import QuerySet
+from django.shortcuts import get_object_or_404
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers, status
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from apps.accounts import selectors as accounts
+from apps.accounts import services
+from apps.accounts.domain.authorize import Permission, ScopeKind, Viewer
+from apps.api.errors import Problem
+from apps.audit import selectors as audit
+from apps.common.clock import utcnow
+from apps.fleet.selectors import deployments_for
+
+from .base import ReadOnly
+
+
+class TokenSerializer(serializers.Serializer[Any]):
+    """A token without its secret."""
+
+    id = serializers.UUIDField()
+    name = serializers.CharField()
+    public_id = serializers.CharField()
+    permissions = serializers.ListField(child=serializers.CharField())
+    created_at = serializers.DateTimeField()
+    expires_at = serializers.DateTimeField()
+    revoked_at = serializers.DateTimeField(allow_null=True)
+    last_used_at = serializers.DateTimeField(allow_null=True)
+
+
+class NewTokenSerializer(serializers.Serializer[Any]):
+    name = serializers.CharField(max_length=120)
+    permissions = serializers.ListField(
+        child=serializers.ChoiceField(choices=[p.value for p in Permission]), allow_empty=False
+    )
+    days = serializers.IntegerField(min_value=1, max_value=services.MAX_TOKEN_LIFE.days)
+
+
+class IssuedTokenSerializer(TokenSerializer):
+    """`token` is shown this once and never again."""
+
+    token = serializers.CharField()
+
+
+class Tokens(ReadOnly):
+    """The caller's own tokens. Making one needs a signed-in session, not a token."""
+
+    serializer_class = TokenSerializer
+    ordering = "-created_at"
+
+    def rows(self, viewer: Viewer) -> QuerySet[Any]:
+        return accounts.tokens_for(viewer)
+
+    @extend_schema(request=NewTokenSerializer, responses={201: IssuedTokenSerializer})
+    def create(self, request: Request) -> Response:
+        if self.viewer.via_token:
+            raise Problem(403, "not_allowed", "A token cannot make tokens; sign in instead.")
+        asked = NewTokenSerializer(data=request.data)
+        asked.is_valid(raise_exception=True)
+        token, text = services.issue_token(
+            actor=self.viewer,
+            now=utcnow(),
+            user=request.user,
+            name=asked.validated_data["name"],
+            permissions=[Permission(p) for p in asked.validated_data["permissions"]],
+            life=timedelta(days=asked.validated_data["days"]),
+        )
+        body = {**TokenSerializer(token).data, "token": text}
+        return Response(body, status=status.HTTP_201_CREATED)
+
+    @extend_schema(responses={204: None})
+    def destroy(self, request: Request, pk: str | None = None) -> Response:
+        token = get_object_or_404(self.get_queryset(), pk=pk)
+        services.revoke_token(actor=self.viewer, now=utcnow(), token=token)
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+class AuditEventSerializer(serializers.Serializer[Any]):
+    sequence = serializers.IntegerField()
+    at = serializers.DateTimeField()
+    actor = serializers.CharField(source="actor_name")
+    via_token = serializers.BooleanField()
+    action = serializers.CharField()
+    object_kind = serializers.CharField()
+    object_id = serializers.CharField()
+    object_label = serializers.CharField()
+    before = serializers.JSONField(allow_null=True)
+    after = serializers.JSONField(allow_null=True)
+    reason = serializers.CharField(allow_blank=True)
+    hash = serializers.CharField()
+
+
+class AuditEvents(ReadOnly):
+    """Append-only events of the deployments in scope; all of them for installation-wide readers."""
+
+    serializer_class = AuditEventSerializer
+    needs = Permission.READ_AUDIT
+    filterset_fields = ["action", "object_kind", "object_id", "actor_name"]
+    ordering = "-sequence"
+
+    def rows(self, viewer: Viewer) -> QuerySet[Any]:
+        everything = any(
+            b.scope_kind is ScopeKind.INSTALLATION
+            for b in viewer.scopes_with(Permission.READ_AUDIT)
+        )
+        ids = [str(pk) for pk in deployments_for(viewer).values_list("pk", flat=True)]
+        return audit.events_for(deployment_ids=ids, everything=everything)

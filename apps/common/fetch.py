@@ -1,0 +1,213 @@
+"""The checked fetcher: HTTP to addresses that people entered (DESIGN law 14).
+
+The address is resolved once, every answer is checked, and the connection goes to the checked
+address with the original Host and SNI, so a name cannot be re-pointed between check and use.
+Redirects are refused, environment proxies and netrc are ignored, the body and the total time are
+capped. The message of `FetchError` is safe to show; it never holds a banner or a credential.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import requests
+from requests.adapters import HTTPAdapter
+
+#: Never reachable, whatever the allow-list says (cloud metadata and unroutable ranges).
+ALWAYS_DENIED: Final = tuple(
+    ipaddress.ip_network(net)
+    for net in (
+        "0.0.0.0/8", "169.254.0.0/16", "100.100.100.200/32", "224.0.0.0/4", "240.0.0.0/4",
+        "fe80::/10", "fd00:ec2::254/128", "ff00::/8", "64:ff9b::/96", "::/128",
+    )
+)  # fmt: skip
+
+
+class FetchError(Exception):
+    """The request was refused or failed. `sent` is False if it surely never left this host."""
+
+    def __init__(self, message: str, *, sent: bool, kind: str) -> None:
+        super().__init__(message)
+        self.sent = sent
+        self.kind = kind
+
+
+@dataclass(frozen=True, slots=True)
+class FetchPolicy:
+    """Which addresses may be called.
+
+    `allowed_networks` and `allowed_ports` name the reachable ranges; `loopback_ports` opens
+    127.0.0.0/8 and ::1 for exactly those ports (the demo's own; empty in production).
+    """
+
+    allowed_networks: Sequence[str] = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7")
+    allow_public: bool = False
+    loopback_ports: frozenset[int] = frozenset()
+    any_loopback_port: bool = False
+    max_bytes: int = 16_000_000
+    _networks: tuple[Any, ...] = field(init=False, repr=False, default=())
+
+    def __post_init__(self) -> None:
+        nets = tuple(ipaddress.ip_network(net) for net in self.allowed_networks)
+        object.__setattr__(self, "_networks", nets)
+
+    def check(self, address: str, port: int) -> None:
+        """Raise FetchError unless this address and port may be called."""
+        ip = ipaddress.ip_address(address)
+        if isinstance(ip, ipaddress.IPv6Address) and ip.ipv4_mapped:
+            ip = ip.ipv4_mapped
+        if any(ip.version == net.version and ip in net for net in ALWAYS_DENIED):
+            raise FetchError("the address is in a denied range", sent=False, kind="denied")
+        if ip.is_loopback:
+            if self.any_loopback_port or port in self.loopback_ports:
+                return
+            raise FetchError("loopback addresses are not allowed", sent=False, kind="denied")
+        if self.allow_public and ip.is_global:
+            return
+        if any(ip.version == net.version and ip in net for net in self._networks):
+            return
+        raise FetchError("the address is outside the allowed networks", sent=False, kind="denied")
+
+
+@dataclass(frozen=True, slots=True)
+class FetchResult:
+    """A complete answer."""
+
+    status: int
+    body: bytes
+    headers: Mapping[str, str]
+    elapsed_s: float
+
+    def text(self) -> str:
+        return self.body.decode("utf-8", "replace")
+
+    def json(self) -> Any:
+        import json
+
+        return json.loads(self.body)
+
+
+class _PinnedAdapter(HTTPAdapter):
+    """Connects to a checked address while Host and SNI keep the original name."""
+
+    def __init__(self, host: str) -> None:
+        self._host = host
+        super().__init__(max_retries=0)
+
+    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
+        kwargs["assert_hostname"] = self._host
+        kwargs["server_hostname"] = self._host
+        super().init_poolmanager(*args, **kwargs)
+
+
+def resolve(host: str, port: int, policy: FetchPolicy) -> str:
+    """The first address of `host` after every one of its addresses has passed the policy."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise FetchError(f"the name {host} cannot be resolved", sent=False, kind="dns") from error
+    addresses = [str(entry[4][0]) for entry in found]
+    for address in addresses:
+        policy.check(address, port)
+    return addresses[0]
+
+
+def split_url(url: str) -> tuple[str, str, int, str]:
+    """(scheme, host, port, path and query) of an address; raises FetchError if it is not plain."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https"):
+        raise FetchError("the address must start with http:// or https://", sent=False, kind="url")
+    if parts.username or parts.password:
+        raise FetchError("the address must not hold a password", sent=False, kind="url")
+    host = parts.hostname or ""
+    if not host or not host.isascii():
+        raise FetchError("the address has no plain host name", sent=False, kind="url")
+    if host[-1].isdigit() or ":" in host:
+        try:
+            ipaddress.ip_address(host)
+        except ValueError as error:
+            raise FetchError("the address is not a plain IP", sent=False, kind="url") from error
+    try:
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+    except ValueError as error:
+        raise FetchError("the port is not a number", sent=False, kind="url") from error
+    path = parts.path or "/"
+    return parts.scheme, host, port, path + (f"?{parts.query}" if parts.query else "")
+
+
+def fetch(
+    url: str,
+    *,
+    policy: FetchPolicy,
+    method: str = "GET",
+    headers: Mapping[str, str] | None = None,
+    json_body: Any = None,
+    data: Mapping[str, str] | None = None,
+    connect_s: float = 3.0,
+    total_s: float = 10.0,
+) -> FetchResult:
+    """One request to a checked address.
+
+    Raises FetchError with `sent=False` when it never left, `sent=True` when the outcome is not
+    known (read time-out, broken answer): then observe before any retry (DESIGN law 7).
+    """
+    scheme, host, port, path = split_url(url)
+    address = resolve(host, port, policy)
+    literal = f"[{address}]" if ":" in address else address
+    target = f"{scheme}://{literal}:{port}{path}"
+    session = requests.Session()
+    session.trust_env = False
+    if scheme == "https":
+        session.mount("https://", _PinnedAdapter(host))
+    sent_headers = dict(headers or {})
+    sent_headers["Host"] = host if port in (80, 443) else f"{host}:{port}"
+    started = time.monotonic()
+    try:
+        answer = session.request(
+            method,
+            target,
+            headers=sent_headers,
+            json=json_body,
+            data=data,
+            timeout=(connect_s, total_s),
+            allow_redirects=False,
+            stream=True,
+        )
+    except requests.ConnectTimeout as error:
+        raise FetchError("no answer to the connection", sent=False, kind="connect") from error
+    except requests.ConnectionError as error:
+        refused = "refused" in str(error).lower() or "NewConnectionError" in str(error)
+        message = "the connection was refused" if refused else "the connection broke"
+        raise FetchError(message, sent=not refused, kind="connect") from error
+    except requests.RequestException as error:
+        raise FetchError("the answer did not come in time", sent=True, kind="timeout") from error
+    try:
+        body = _read_capped(answer, policy.max_bytes, started + total_s)
+    finally:
+        answer.close()
+        session.close()
+    if 300 <= answer.status_code < 400 and answer.status_code != 304:
+        raise FetchError("the server redirects; redirects are refused", sent=True, kind="redirect")
+    return FetchResult(answer.status_code, body, dict(answer.headers), time.monotonic() - started)
+
+
+def _read_capped(answer: requests.Response, max_bytes: int, deadline: float) -> bytes:
+    chunks: list[bytes] = []
+    size = 0
+    try:
+        for chunk in answer.iter_content(65_536):
+            size += len(chunk)
+            if size > max_bytes:
+                raise FetchError("the answer is too large", sent=True, kind="too_large")
+            if time.monotonic() > deadline:
+                raise FetchError("the answer took too long", sent=True, kind="timeout")
+            chunks.append(chunk)
+    except requests.RequestException as error:
+        raise FetchError("the answer broke off", sent=True, kind="broken") from error
+    return b"".join(chunks)

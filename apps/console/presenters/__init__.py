@@ -1,0 +1,1 @@
+"""Presenters: from read models to ready text and geometry. Plain Python; templates only print."""

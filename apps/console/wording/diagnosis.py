@@ -1,0 +1,259 @@
+"""Sentences of a diagnosis: headings, second lines, comparisons, what will not help, stages."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from django.utils.translation import gettext_lazy as _
+from django.utils.translation import ngettext
+
+from .sentences import Plural, Sentences
+
+#: Headings that name a worker, a count or a role; without parameters `labels.CAUSES` is used.
+HEADINGS: Final[Sentences] = {
+    "heading.bad_worker": (_("{worker} is slow"),),
+    "heading.replica_lost": (
+        Plural(
+            lambda n: ngettext(
+                "{missing} of {wanted} {role} worker is down",
+                "{missing} of {wanted} {role} workers are down",
+                n,
+            ),
+            by="missing",
+        ),
+    ),
+    "heading.host_bound": (_("The host CPU limits {role}"),),
+}
+
+#: `DiagnosisView.sentence`: one for each cause, the richest variant first.
+SENTENCES: Final[Sentences] = {
+    "sentence.prefill_saturated": (
+        _(
+            "TTFT P95 {ttft} against {ttft_objective}, since {since} ({for_s}). "
+            "Requests queue for prefill; decode has room."
+        ),
+        _("TTFT P95 {ttft} against {ttft_objective}. Requests queue for prefill; decode has room."),
+        _("Prefill is {prefill_busy} busy and requests queue for it; decode has room."),
+        _("Requests queue for prefill; decode has room."),
+    ),
+    "sentence.decode_saturated": (
+        _(
+            "TPOT P95 {tpot} against {tpot_objective}, since {since} ({for_s}). "
+            "Decode runs too many sequences at once; prefill has room."
+        ),
+        _("TPOT P95 {tpot} against {tpot_objective}. Decode is full; prefill has room."),
+        _("Decode is {decode_busy} busy; prefill has room."),
+        _("Decode is full; prefill has room."),
+    ),
+    "sentence.kv_cache_full": (
+        _(
+            "KV cache {kv_used} used, since {since} ({for_s}). "
+            "TTFT rises because decode accepts no more sequences, not because prefill is slow."
+        ),
+        _(
+            "KV cache {kv_used} used. "
+            "TTFT rises because decode accepts no more sequences, not because prefill is slow."
+        ),
+        _("Decode accepts no more sequences: its KV cache is full."),
+    ),
+    "sentence.kv_transfer_slow": (
+        _(
+            "Moving the KV cache takes {mean} instead of {usual_s}, since {since} ({for_s}). "
+            "Both pools have room."
+        ),
+        _("Moving the KV cache takes {mean} instead of {usual_s}. Both pools have room."),
+        _("Moving the KV cache takes {mean}. Both pools have room."),
+        _("Moving the KV cache is slow. Both pools have room."),
+    ),
+    "sentence.router_queue": (
+        _(
+            "Requests wait {mean} before a worker is chosen, since {since} ({for_s}). "
+            "Both pools have room."
+        ),
+        _("Requests wait {mean} before a worker is chosen. Both pools have room."),
+        _("Requests wait before a worker is chosen. Both pools have room."),
+    ),
+    "sentence.bad_worker": (
+        _(
+            "{worker} needs {times} the time per token of its {role} peers, since {since} "
+            "({for_s})."
+        ),
+        _("{worker} needs {times} the time per token of its {role} peers."),
+        _("{worker} is much slower than its peers."),
+    ),
+    "sentence.replica_lost": (
+        _(
+            "{ready} of {wanted} {role} workers serve, since {since} ({for_s}). "
+            "The spare is used up."
+        ),
+        _("{ready} of {wanted} {role} workers serve. The spare is used up."),
+        _("A worker stopped serving. The spare is used up."),
+    ),
+    "sentence.both_saturated": (
+        _(
+            "Prefill is {prefill_busy} busy and decode {decode_busy}, since {since} ({for_s}). "
+            "Demand is above what both pools can serve."
+        ),
+        _(
+            "Prefill is {prefill_busy} busy and decode {decode_busy}. "
+            "Demand is above what both pools can serve."
+        ),
+        _("Demand is above what both pools can serve."),
+    ),
+    "sentence.idle_prefill": (
+        _("Prefill is only {prefill_busy} busy for {for_s}; decode {decode_busy}."),
+        _("Prefill is only {prefill_busy} busy; decode {decode_busy}."),
+        _("Prefill has more GPUs than the load needs."),
+    ),
+    "sentence.idle_decode": (
+        _("Decode is only {decode_busy} busy for {for_s}; prefill {prefill_busy}."),
+        _("Decode is only {decode_busy} busy; prefill {prefill_busy}."),
+        _("Decode has more GPUs than the load needs."),
+    ),
+    "sentence.prefix_cache_lost": (
+        _(
+            "Prefix cache hits fell from {usual} to {value}, since {since} ({for_s}): "
+            "prefill computes more tokens for the same requests."
+        ),
+        _(
+            "Prefix cache hits fell from {usual} to {value}: "
+            "prefill computes more tokens for the same requests."
+        ),
+        _("Prefill computes more tokens for the same requests."),
+    ),
+    "sentence.host_bound": (
+        _("GPUs of {role} wait between steps while the work per step is unchanged, since {since}."),
+        _("GPUs of {role} wait between steps while the work per step is unchanged."),
+        _("GPUs wait between steps while the work per step is unchanged."),
+    ),
+    "sentence.uneven_workers": (
+        _("Some {role} workers queue while others have room, since {since} ({for_s})."),
+        _("Some {role} workers queue while others have room."),
+        _("Some workers queue while others have room."),
+    ),
+    "sentence.balanced": (
+        _("Prefill {prefill_busy} and decode {decode_busy} busy, room for {headroom} more load."),
+        _("Prefill {prefill_busy} and decode {decode_busy} busy. Next check {next_at}."),
+        _("Prefill {prefill_busy} and decode {decode_busy} busy."),
+        _("All objectives hold."),
+    ),
+    "sentence.balanced_no_traffic": (_("No requests arrive. Nothing to judge."),),
+    "sentence.balanced_single_pool": (
+        _("One mixed pool, {busy} busy. It is not split into prefill and decode."),
+        _("One mixed pool. It is not split into prefill and decode."),
+    ),
+    "sentence.not_enough_signal": (
+        _("Missing or old: {figures}. No advice until they are fresh."),
+        _("Missing or old: {metrics}. No advice until they are fresh."),
+        _("Data from {sample_at} is {age_s} old. No advice until it is fresh."),
+        _("Required figures are missing or old. No advice until they are fresh."),
+    ),
+    "sentence.unexplained_breach": (
+        _("An objective is missed, but no figure here shows which side causes it."),
+    ),
+    "sentence.not_enough_signal_too_few": (
+        _("{requests} requests in {span_s}. Percentiles need {needed}."),
+        _("Too few requests for percentiles."),
+    ),
+}
+
+#: `DiagnosisView.wont_help`: what must be said with the advice.
+WONT_HELP: Final[Sentences] = {
+    "wont_help.prefill_saturated": (_("More decode workers will not help."),),
+    "wont_help.decode_saturated": (_("More prefill workers make it worse."),),
+    "wont_help.kv_cache_full": (
+        _("More prefill will not help: TTFT rises only because decode does not accept."),
+    ),
+    "wont_help.kv_transfer_slow": (_("More workers will not help. Look at the network."),),
+    "wont_help.router_queue": (_("Scaling will not help. Look at the router."),),
+    "wont_help.bad_worker": (_("Averages of the pool hide it; scaling only dilutes it."),),
+    "wont_help.replica_lost": (_("Moving GPUs will not help; the pool needs its worker back."),),
+    "wont_help.both_saturated": (_("Moving GPUs between the pools will not help."),),
+    "wont_help.idle_prefill": (
+        _("Before releasing: the peak of the last 7 days still has to fit."),
+    ),
+    "wont_help.idle_decode": (
+        _("Before releasing: the peak of the last 7 days still has to fit."),
+    ),
+    "wont_help.prefix_cache_lost": (_("More prefill helps only if the hits stay low."),),
+    "wont_help.host_bound": (_("More GPUs will not help. Look at the hosts' CPUs."),),
+    "wont_help.uneven_workers": (_("Scaling hides it. Look at the routing policy."),),
+    "wont_help.not_enough_signal": (_("There is no automatic advice without fresh figures."),),
+}
+
+#: `Evidence.comparison`: what a figure is compared with.
+COMPARISONS: Final[Sentences] = {
+    "compare.usual": (_("usually {usual}, {basis}"), _("usually {usual}")),
+    "compare.no_usual": (_("not enough history to say what is usual"),),
+    "compare.objective": (_("objective {threshold}"),),
+    "compare.ttft_objective": (_("objective {ttft_objective}"),),
+    "compare.tpot_objective": (_("objective {tpot_objective}"),),
+    "compare.share_of_ttft": (
+        _("{share} of TTFT, usually {usual_s}"),
+        _("{share} of TTFT"),
+    ),
+    "compare.over_limit": (_("over {limit} for {for_s}"), _("over {limit}")),
+    "compare.under_limit": (_("under {limit} for {for_s}"), _("under {limit}")),
+    "compare.limit": (_("limit {limit}"),),
+    "compare.decode_room": (
+        Plural(
+            lambda n: ngettext(
+                "KV cache {kv_used}, {preemptions} preemption",
+                "KV cache {kv_used}, {preemptions} preemptions",
+                n,
+            ),
+            by="preemptions",
+        ),
+        _("KV cache {kv_used}"),
+    ),
+    "compare.no_preemption": (_("KV cache {kv_used}, no preemption"), _("no preemption")),
+    "compare.kv_normal": (_("normal, links {links_used} used"), _("normal")),
+    "compare.kv_not_measured": (_("not exported by this backend"),),
+    "compare.change_vs_usual": (
+        _("{change} against {basis}"),
+        _("{change} against usual"),
+        _("against usual"),
+    ),
+    "compare.vs_basis": (_("against {basis}"),),
+    "compare.peers": (_("its peers {usual}"), _("against its peers")),
+    "compare.peers_z": (_("{times} its peers"),),
+    "compare.ready_of": (_("{ready} of {wanted} serve"),),
+    "compare.waiting": (
+        Plural(
+            lambda n: ngettext("{waiting} request waits", "{waiting} requests wait", n), "waiting"
+        ),
+    ),
+    "compare.per_worker": (_("{value} for each worker"),),
+    "compare.slots": (_("batch slots {slots_used}"),),
+    "compare.model_only": (_("model only, not calibrated"),),
+    "compare.per_hour": (_("{per_hour} per hour"),),
+    "compare.per_day": (_("{per_day} per day"),),
+    "compare.of_total": (_("of {value}"),),
+    "compare.measured_at_router": (_("measured from the router on"),),
+    "compare.found_of": (_("{have} of {needed} found"),),
+    "compare.missing": (_("missing: {metrics}"), _("missing")),
+    "compare.old": (_("from {sample_at}, {age_s} old"),),
+    "compare.rising": (_("rising"),),
+    "compare.steady": (_("steady"),),
+}
+
+#: `Stage.detail` and `Stage.stream`.
+STAGES: Final[Sentences] = {
+    "stage.waiting": (
+        Plural(
+            lambda n: ngettext("{waiting} request waiting", "{waiting} requests waiting", n),
+            "waiting",
+        ),
+    ),
+    "stage.input_cached": (_("{tokens} in, {cached} cached"), _("{tokens} tokens in")),
+    "stage.input": (_("{tokens} tokens in"),),
+    "stage.transfer": (_("{size} at {speed}"), _("{size}"), _("at {speed}")),
+    "stage.transferring": (_("{running} in transfer"),),
+    "stage.first_step": (_("first step"),),
+    "stage.not_apart": (_("not measured apart"),),
+    "stage.not_measured": (_("not measured here"),),
+    "stage.running": (_("{running} sequences running"),),
+    "stream.tokens": (_("then {tokens} tokens × {tpot}"), _("then {tpot} for each token")),
+}
+
+TABLE: Final[Sentences] = {**HEADINGS, **SENTENCES, **WONT_HELP, **COMPARISONS, **STAGES}

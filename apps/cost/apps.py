@@ -1,0 +1,6 @@
+from django.apps import AppConfig
+
+
+class CostConfig(AppConfig):
+    name = "apps.cost"
+    label = "cost"

@@ -1,0 +1,159 @@
+"""Reads signals from successive scrapes of one target (the direct collector)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from . import histogram
+from .deltas import Buckets, bucket_increase, increase
+from .evaluate import SELF, Parts
+from .exposition import Labels
+from .readings import Reading
+from .schema import Profile, Ref, Row
+from .window import HistogramIncrease
+
+
+class ScrapedReader:
+    """`readings` are the target's samples of one role, oldest first; the first is the base.
+
+    `starts_only_first`: the base was taken in another role, so of the first interval only births
+    and restarts count.
+    """
+
+    def __init__(
+        self,
+        profile: Profile,
+        role: str,
+        readings: Sequence[Reading],
+        *,
+        starts_only_first: bool = False,
+    ) -> None:
+        self._profile = profile
+        self._allowed = profile.allowed_roles(role)
+        self._readings = readings
+        self._starts_only_first = starts_only_first
+
+    @property
+    def has_interval(self) -> bool:
+        return len(self._readings) > 1
+
+    def has_sibling(self, name: str) -> bool:
+        return bool(self._readings) and name in self._readings[-1].siblings
+
+    def counter(self, ref: Ref, row: Row) -> Parts | None:
+        samples = [reading.values.get(ref.name, {}) for reading in self._readings]
+        grown: dict[Labels, float] = {}
+        for labels in self._accepted(samples, ref):
+            step = increase(
+                [sample.get(labels) for sample in samples],
+                starts_only_first=self._starts_only_first,
+            )
+            if step is not None:
+                grown[labels] = step
+        return self._by_worker(grown, row, sum) if grown else None
+
+    def gauge(self, ref: Ref, row: Row) -> Parts | None:
+        if not self._readings:
+            return None
+        sample = self._readings[-1].values.get(ref.name, {})
+        kept: dict[Labels, float] = {}
+        for labels in self._accepted([sample], ref):
+            value = _gauge_value(labels, sample[labels], ref)
+            if value is not None and (ref.minimum is None or value >= ref.minimum):
+                kept[labels] = value
+        return self._by_worker(kept, row, AGGREGATES[row.aggregate]) if kept else None
+
+    def histogram(self, ref: Ref, row: Row) -> HistogramIncrease | None:
+        samples = [reading.buckets.get(ref.name, {}) for reading in self._readings]
+        grown: dict[Labels, Buckets] = {}
+        for labels in self._accepted(samples, ref):
+            step = bucket_increase(
+                [sample.get(labels) for sample in samples],
+                starts_only_first=self._starts_only_first,
+            )
+            if step is not None:
+                grown[labels] = step
+        if not grown:
+            return None
+        ladder = max(
+            {state.bounds for state in grown.values()},
+            key=lambda b: sum(s.count for s in grown.values() if s.bounds == b),
+        )
+        groups: dict[Labels, Buckets] = {}
+        for labels, state in grown.items():
+            if state.bounds == ladder:
+                key = self._without_ranks(labels)
+                groups[key] = _larger(groups.get(key), state)
+        return histogram.merge(
+            histogram.from_cumulative(ladder, state.cumulative, state.total)
+            for state in groups.values()
+        )
+
+    def _accepted(self, samples: Iterable[Mapping[Labels, object]], ref: Ref) -> list[Labels]:
+        """The series that pass the metric's filters, in a stable order."""
+        seen = dict.fromkeys(labels for sample in samples for labels in sample)
+        return [labels for labels in seen if self._passes(dict(labels), ref)]
+
+    def _passes(self, labels: Mapping[str, str], ref: Ref) -> bool:
+        role = self._profile.role_label
+        if role is not None and self._allowed is not None:
+            value = labels.get(role.name, "")
+            if value and value not in self._allowed:
+                return False
+        if any(labels.get(name) for name in self._profile.totals):
+            return False
+        return all(labels.get(k, "") in allowed for k, allowed in ref.labels.items()) and not any(
+            labels.get(k, "") in forbidden for k, forbidden in ref.without.items()
+        )
+
+    def _without_ranks(self, labels: Labels) -> Labels:
+        return tuple(pair for pair in labels if pair[0] not in self._profile.collapse)
+
+    def _by_worker(
+        self, series: Mapping[Labels, float], row: Row, aggregate: Callable[[list[float]], float]
+    ) -> dict[str, float]:
+        ranks: dict[Labels, float] = {}
+        for labels, value in series.items():
+            key = self._without_ranks(labels)
+            ranks[key] = max(ranks.get(key, -math.inf), value)
+        workers: dict[str, list[float]] = {}
+        for labels, value in ranks.items():
+            worker = dict(labels).get(row.worker_label, SELF) if row.worker_label else SELF
+            workers.setdefault(worker, []).append(value)
+        return {worker: aggregate(values) for worker, values in workers.items()}
+
+
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values)
+
+
+AGGREGATES: Mapping[str, Callable[[list[float]], float]] = {"sum": sum, "mean": _mean, "max": max}
+
+
+def _gauge_value(labels: Labels, value: float, ref: Ref) -> float | None:
+    if ref.value_labels:
+        return label_product(dict(labels), ref.value_labels)
+    return value if math.isfinite(value) else None
+
+
+def label_product(labels: Mapping[str, str], names: Iterable[str]) -> float | None:
+    """The product of numbers written in labels; None if one is not a number ("None")."""
+    result = 1.0
+    for name in names:
+        try:
+            result *= float(labels.get(name, ""))
+        except ValueError:
+            return None
+    return result if math.isfinite(result) else None
+
+
+def _larger(left: Buckets | None, right: Buckets) -> Buckets:
+    """Elementwise maximum: ranks repeat one histogram."""
+    if left is None:
+        return right
+    return Buckets(
+        right.bounds,
+        tuple(max(a, b) for a, b in zip(left.cumulative, right.cumulative, strict=True)),
+        max(left.total, right.total),
+    )

@@ -1,0 +1,86 @@
+"""The read models of pages and API. No writes; every function takes the viewer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from apps.accounts.domain.authorize import Permission, Viewer
+from apps.commands import selectors as commands
+from apps.commands.models import Command
+from apps.commands.services.errors import CommandNotFound
+from apps.fleet import selectors as fleet
+from apps.fleet.selectors import NotVisible
+from apps.telemetry.models import StoredWindow
+
+from . import commands as command_views
+from . import deployment, review, series
+from . import fleet as fleet_view
+from .domain.types import CommandList, CommandView, DeploymentPage, FleetPage, ReviewPage
+from .loaded import Loaded
+
+
+def fleet_page(viewer: Viewer, now: datetime, params: Mapping[str, str]) -> FleetPage:
+    """The fleet page."""
+    return fleet_view.page(viewer, now, params)
+
+
+def deployment_page(
+    viewer: Viewer, slug: str, now: datetime, params: Mapping[str, str] | None = None
+) -> DeploymentPage:
+    """The deployment page; raises NotVisible."""
+    return deployment.page(viewer, slug, now, params)
+
+
+def review_page(viewer: Viewer, number: str, now: datetime) -> ReviewPage:
+    """The review of a recommendation; raises NotVisible."""
+    return review.page(viewer, number, now)
+
+
+def command_page(viewer: Viewer, number: str, now: datetime) -> CommandView:
+    """A command's page; raises NotVisible."""
+    try:
+        return command_views.page(viewer, number, now)
+    except CommandNotFound as error:
+        raise NotVisible(number) from error
+
+
+def command_view(
+    viewer: Viewer, command: Command, now: datetime, *, detailed: bool = True
+) -> CommandView:
+    """A command's read model."""
+    return command_views.view(viewer, command, now, detailed=detailed)
+
+
+def command_list(viewer: Viewer, now: datetime, params: Mapping[str, str]) -> CommandList:
+    """The list of commands."""
+    return command_views.listing(viewer, now, params)
+
+
+def nav_counts(viewer: Viewer, now: datetime) -> Mapping[str, int]:
+    """Deployments in scope, and commands that wait for a person who may decide."""
+    waiting = 0
+    if viewer.can_anywhere(Permission.APPROVE):
+        waiting = commands.commands_for(viewer).filter(state="PROPOSED").count()
+    return {"deployments": fleet.deployments_for(viewer).count(), "commands": waiting}
+
+
+def collector_age_s(now: datetime) -> float | None:
+    """Seconds since the newest stored window; None before the first."""
+    newest = StoredWindow.objects.order_by("-end").values_list("end", flat=True).first()
+    return None if newest is None else (now - newest).total_seconds()
+
+
+def deployment_series(
+    viewer: Viewer,
+    slug: str,
+    now: datetime,
+    *,
+    panels: tuple[str, ...],
+    start: datetime,
+    end: datetime,
+) -> dict[str, Any]:
+    """Columns for the charts of a deployment; raises NotVisible."""
+    loaded = Loaded(viewer, fleet.deployment_by_slug(viewer, slug), now)
+    return series.columns(loaded, panels, series.choose_range(loaded, start, end))

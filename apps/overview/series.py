@@ -1,0 +1,188 @@
+"""Series of the charts and sparklines, from stored windows and evaluations only.
+
+Columns, not figures: one array per line, `None` for a gap, never a bridged or averaged percentile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from apps.commands.models import Command
+from apps.engines.histogram import share_at_or_below
+from apps.planning import selectors as planning
+from apps.telemetry import selectors as telemetry
+from apps.telemetry.domain.series import Point
+
+from .labels import changes
+from .loaded import Loaded
+
+PANELS: Final = ("ttft", "tpot", "busy", "flow", "tokens", "queue")
+MAX_POINTS: Final = 400
+#: Steps offered, in seconds: the stored window, then 2, 5, 10, 30 min, 1 h.
+STEPS: Final = (5, 15, 30, 60, 120, 300, 600, 1800, 3600)
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    start: datetime
+    end: datetime
+    step_s: float
+
+    @property
+    def times(self) -> list[datetime]:
+        count = int((self.end - self.start).total_seconds() // self.step_s)
+        return [self.start + timedelta(seconds=self.step_s * (index + 1)) for index in range(count)]
+
+
+def choose_range(loaded: Loaded, start: datetime, end: datetime) -> Range:
+    """A step that keeps at most 360 points; two collections long, so that jitter makes no gaps."""
+    span = max(1.0, (end - start).total_seconds())
+    least = 2 * loaded.defaults.collect_interval_s
+    step = next((s for s in STEPS if s >= least and span / s <= 360), STEPS[-1])
+    edge = start.timestamp() - start.timestamp() % step
+    aligned = start - timedelta(seconds=start.timestamp() - edge)
+    return Range(aligned, end, float(step))
+
+
+def sparks(loaded: Loaded, points: int) -> dict[str, tuple[float | None, ...]]:
+    """The sparklines of the six figures; `points` steps of two collections."""
+    step = 2 * loaded.defaults.collect_interval_s
+    end = loaded.as_of or loaded.now
+    start = end - timedelta(seconds=step * points)
+    rows = telemetry.series(loaded.deployment, start, end, step)
+    evaluations = planning.evaluations_between(
+        loaded.deployment, start, loaded.now + timedelta(seconds=1)
+    )
+    return {
+        "ttft": tuple(row.ttft_p95 for row in rows),
+        "tpot": tuple(row.tpot_p95 for row in rows),
+        "output": tuple(row.output_tokens_per_s for row in rows),
+        "good": tuple(_number(e.goodput.get("rate")) for e in evaluations[-points:]),
+        "cost": tuple(_number(e.costs.get("good_per_million")) for e in evaluations[-points:]),
+    }
+
+
+def columns(loaded: Loaded, wanted: Iterable[str], span: Range) -> dict[str, Any]:
+    """The answer of the series endpoint (format of design/ui.md §11)."""
+    times = span.times[-MAX_POINTS:]
+    rows = telemetry.series(loaded.deployment, span.start, span.end, span.step_s)
+    by_time = {row.at: row for row in rows}
+    points = [by_time.get(at) for at in times]
+    panels: dict[str, Any] = {}
+    for name in wanted:
+        if name in ("busy", "flow"):
+            continue
+        panels[name] = _panel(loaded, name, points)
+    wanted = set(wanted)
+    if wanted & {"busy", "flow"}:
+        busy, good = _evaluated(loaded, times, span.step_s)
+        if "busy" in wanted:
+            panels["busy"] = {"unit": "ratio", "limit": 0.85, "place": "engine", **busy}
+        if "flow" in wanted:
+            panels["flow"] = {
+                "unit": "req/s",
+                "place": "router",
+                "demand": [None if p is None else _round(p.arrivals_per_s) for p in points],
+                "good": good,
+            }
+    return {
+        "as_of": loaded.as_of.isoformat() if loaded.as_of else None,
+        "t0": times[0].isoformat() if times else None,
+        "step": span.step_s,
+        "n": len(times),
+        "panels": panels,
+        "events": _events(loaded, span),
+    }
+
+
+def _panel(loaded: Loaded, name: str, points: list[Point | None]) -> dict[str, Any]:
+    if name in ("ttft", "tpot"):
+        place = loaded.figures.ttft.p95.place if name == "ttft" else loaded.figures.tpot.p95.place
+        return {
+            "unit": "s",
+            "objective": loaded.thresholds.get(name),
+            "place": place.value,
+            **{
+                quantile: [
+                    None if p is None else _round(getattr(p, f"{name}_{quantile}")) for p in points
+                ]
+                for quantile in ("p50", "p95", "p99")
+            },
+        }
+    if name == "tokens":
+        return {
+            "unit": "tok/s",
+            "place": "engine",
+            "input": [None if p is None else _round(p.input_tokens_per_s) for p in points],
+            "output": [None if p is None else _round(p.output_tokens_per_s) for p in points],
+        }
+    return {
+        "unit": "count",
+        "place": "engine",
+        "prefill": [None if p is None else p.prefill.waiting for p in points],
+        "decode": [None if p is None else p.decode.waiting for p in points],
+    }
+
+
+def _evaluated(
+    loaded: Loaded, times: list[datetime], step_s: float
+) -> tuple[dict[str, list[float | None]], list[float | None]]:
+    """Busy shares and good requests per step: the newest evaluation of each step."""
+    empty: list[float | None] = [None] * len(times)
+    busy: dict[str, list[float | None]] = {"prefill": list(empty), "decode": list(empty)}
+    good = list(empty)
+    if not times:
+        return busy, good
+    first = times[0] - timedelta(seconds=step_s)
+    for row in planning.evaluations_between(loaded.deployment, first, times[-1]):
+        at = row.window_end or row.at
+        index = int((at - first).total_seconds() // step_s)
+        if row.stale or not 0 <= index < len(times):
+            continue
+        for role in busy:
+            busy[role][index] = _round(_number(row.busy.get(role)))
+        good[index] = _round(_number(row.goodput.get("rate")))
+    return busy, good
+
+
+def good_share_bounds(loaded: Loaded, row: Point) -> tuple[float, float] | None:
+    """Both ends of the good share from the marginals (DESIGN law 3a)."""
+    shares = []
+    for histogram, key in ((row.ttft_histogram, "ttft"), (row.tpot_histogram, "tpot")):
+        threshold = loaded.thresholds.get(key)
+        if histogram is None or histogram.count <= 0 or threshold is None:
+            return None
+        shares.append(share_at_or_below(histogram, threshold).share)
+    if any(share is None for share in shares):
+        return None
+    a, b = (float(share) for share in shares if share is not None)
+    return max(0.0, a + b - 1), min(a, b)
+
+
+def _events(loaded: Loaded, span: Range) -> list[dict[str, Any]]:
+    rows = Command.objects.filter(
+        deployment=loaded.deployment, started_at__gte=span.start, started_at__lte=span.end
+    )
+    return [
+        {
+            "t": row.started_at.isoformat(),
+            "kind": "command",
+            "id": row.number,
+            "changes": changes(row.before, row.targets),
+        }
+        for row in rows.order_by("started_at")
+        if row.started_at is not None
+    ]
+
+
+def _number(stored: Any) -> float | None:
+    if not isinstance(stored, Mapping) or stored.get("value") is None:
+        return None
+    return float(stored["value"])
+
+
+def _round(value: float | None) -> float | None:
+    return None if value is None else float(f"{value:.4g}")

@@ -1,0 +1,330 @@
+"""One evaluation, from figures to a plan with its reasons: pure, the clock is an argument.
+
+Replay runs stored inputs through the same function.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from apps.common.measurement import Measurement, State, freshness
+from apps.telemetry.domain.figures import DeploymentFigures
+
+from .choose import Choice, Limits, Situation, choose
+from .confidence import Confidence, PhaseBasis, confidence
+from .demand import Demand, LoadSample, NoDemand, demand
+from .guardrails import Circumstances, Guardrail, check, first_failure, lowest_on_the_way
+from .model import Engine, Money, Pair, Targets
+from .predict import Prediction, point, predict, spread_from_measured
+from .size import decode_need, decode_rate, infeasible_share, prefill_need
+
+#: Seconds in which a backlog should be gone after a change (research on planning §2.1).
+DRAIN_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class DataState:
+    """What the data may drive (DESIGN law 1). `stale` names required figures that forbid a plan."""
+
+    age_s: float | None
+    stale: tuple[str, ...]
+    may_grow: bool
+    may_reduce: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PlanInputs:
+    """Everything one evaluation decides on. Times in seconds; `needs` are those of the hold time
+    (None where an evaluation in it had none, then nothing is reduced)."""
+
+    deployment_id: str
+    now: datetime
+    figures: DeploymentFigures
+    recent: DeploymentFigures
+    history: Sequence[LoadSample]
+    current: Pair
+    revision: int
+    targets: Targets
+    engine: Engine
+    basis: tuple[PhaseBasis, PhaseBasis]
+    money: Money
+    limits: Limits
+    cause: str
+    grow: tuple[str, ...]
+    may_scale: bool
+    breached_ttft: bool | None
+    breached_tpot: bool | None
+    standing: Pair | None
+    held_need: Pair | None
+    circumstances: Circumstances
+    horizon_s: float
+    lead_s: float
+    slow_s: float
+    min_data_s: float
+    width_scale: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What an evaluation wants. `chosen` None: nothing, and `reason` says why."""
+
+    kind: str
+    reason: str
+    params: Mapping[str, Any]
+    need: Pair | None
+    demand: Demand | None
+    now: Prediction | None
+    chosen: Prediction | None
+    alternatives: tuple[dict[str, Any], ...]
+    guardrails: tuple[Guardrail, ...]
+    blocked: str
+    confidence: Confidence | None
+    terms: Mapping[str, Any]
+    fingerprint: str
+
+    @property
+    def is_growth(self) -> bool:
+        return self.reason not in ("load_returned", "spare_capacity")
+
+
+def data_state(figures: DeploymentFigures, now: datetime, interval_s: float) -> DataState:
+    """Which required figures forbid a plan: fresh data is `ok` or `clamped`.
+
+    `no_traffic` feeds the idle rule and `too_few` the load rules; a figure of part of the workers
+    may only grow the fleet.
+    """
+    age = (now - figures.at).total_seconds() if figures.at else None
+    by_age = freshness(figures.at, now, interval_s)
+    required = required_figures(figures)
+    usable = {State.OK, State.CLAMPED, State.NO_TRAFFIC, State.TOO_FEW, State.PARTIAL}
+    stale = tuple(name for name, figure in required.items() if figure.state not in usable)
+    if by_age is not State.OK:
+        stale = ("window", *stale)
+    states = {figure.state for figure in required.values()}
+    reducible = states <= {State.OK, State.NO_TRAFFIC}
+    return DataState(age, stale, not stale, not stale and reducible)
+
+
+def required_figures(figures: DeploymentFigures) -> dict[str, Measurement]:
+    """The figures a plan cannot do without."""
+    required = {
+        "arrivals": figures.arrivals_per_s,
+        "input_tokens": figures.mean_input_tokens,
+        "output_tokens": figures.mean_output_tokens,
+        "ttft_p95": figures.ttft.p95,
+        "tpot_p95": figures.tpot.p95,
+    }
+    if figures.prefill is not None:
+        required["prefill_waiting"] = figures.prefill.waiting
+    if figures.decode is not None:
+        required["kv_used"] = figures.decode.kv_used
+    return required
+
+
+def plan(inputs: PlanInputs, data: DataState) -> Plan:
+    """The plan of one evaluation. Missing or old data give no plan, with the reason."""
+    if not data.may_grow:
+        return _none("data_not_fresh", {"signals": list(data.stale)})
+    try:
+        load = demand(
+            inputs.figures,
+            inputs.recent,
+            inputs.history,
+            horizon_s=inputs.lead_s,
+            slow_s=inputs.slow_s,
+        )
+    except NoDemand as lacking:
+        return _none("demand_unknown", {"missing": lacking.code})
+    engine = _with_measured_spread(inputs, load)
+    need = _need(inputs, engine, load)
+    if load.history_s < inputs.min_data_s:
+        return replace(_none("too_little_history", {"history_s": load.history_s}), need=need)
+
+    def central(pair: Pair) -> Prediction:
+        return point(pair, load, engine, inputs.targets, inputs.money, horizon_s=inputs.horizon_s)
+
+    def full(pair: Pair) -> Prediction:
+        return _full(pair, inputs, engine, load)
+
+    choice = choose(inputs.current, _situation(inputs, data), inputs.limits, central, full)
+    terms = _terms(inputs, engine, load, need, choice)
+    if choice.chosen is None:
+        found = _none(choice.reason, choice.params)
+        return replace(found, need=need, demand=load, now=full(inputs.current), terms=terms)
+    chosen = full(choice.chosen.pair)
+    growth = choice.reason not in ("load_returned", "spare_capacity")
+    circumstances = replace(inputs.circumstances, is_growth=growth)
+    passing = central(lowest_on_the_way(chosen.pair, inputs.current))
+    results = check(
+        chosen.pair,
+        inputs.current,
+        inputs.limits,
+        circumstances,
+        inputs.targets,
+        choice.now,
+        passing,
+    )
+    return Plan(
+        kind=choice.kind,
+        reason=choice.reason,
+        params=choice.params,
+        need=need,
+        demand=load,
+        now=full(inputs.current),
+        chosen=chosen,
+        alternatives=tuple(_alternative(option, full) for option in choice.alternatives),
+        guardrails=results,
+        blocked=first_failure(results),
+        confidence=confidence(inputs.basis, fresh=True, flow_rebuilt=load.rebuilt),
+        terms=terms,
+        fingerprint=fingerprint(
+            inputs.deployment_id, choice.kind, chosen.pair, inputs.current, inputs.revision
+        ),
+    )
+
+
+def fingerprint(deployment_id: str, kind: str, target: Pair, current: Pair, revision: int) -> str:
+    """SHA-256 of what a recommendation would change, and of what it would replace."""
+    body = {
+        "deployment": deployment_id,
+        "kind": kind,
+        "targets": target.as_dict(),
+        "current": current.as_dict(),
+        "revision": revision,
+    }
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+
+
+def seed(deployment_id: str, at: datetime | None) -> int:
+    """A seed that replay finds again: of the deployment and the window's end."""
+    text = f"{deployment_id}:{at.isoformat() if at else ''}"
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")
+
+
+def holds(needs: Sequence[Pair | None]) -> Pair | None:
+    """The largest need of the hold time in each phase; None if any evaluation had none."""
+    known = [need for need in needs if need is not None]
+    if not known or len(known) != len(needs):
+        return None
+    return Pair(max(n.prefill for n in known), max(n.decode for n in known))
+
+
+def _with_measured_spread(inputs: PlanInputs, load: Demand) -> Engine:
+    p95 = inputs.figures.tpot.p95
+    measured = p95.number() if p95.state is State.OK else None
+    decode = inputs.figures.decode
+    workers = decode.workers_serving if decode else 0
+    return spread_from_measured(inputs.engine, load, workers, measured)
+
+
+def _situation(inputs: PlanInputs, data: DataState) -> Situation:
+    # Reductions rest on complete data only; without it their condition is simply not known.
+    held = inputs.held_need if data.may_reduce else None
+    return Situation(
+        cause=inputs.cause,
+        grow=inputs.grow,
+        may_scale=inputs.may_scale,
+        breached=bool(inputs.breached_ttft) or bool(inputs.breached_tpot),
+        held_need=held,
+        standing=inputs.standing,
+    )
+
+
+def _need(inputs: PlanInputs, engine: Engine, load: Demand) -> Pair:
+    return Pair(
+        prefill_need(
+            engine,
+            inputs.targets,
+            rate=load.rate,
+            mean_tokens=load.mean_input,
+            backlog=load.backlog,
+            drain_s=DRAIN_S,
+        ),
+        decode_need(
+            engine, inputs.targets, token_rate=load.token_rate, context=load.context_tokens
+        ),
+    )
+
+
+def _full(pair: Pair, inputs: PlanInputs, engine: Engine, load: Demand) -> Prediction:
+    return predict(
+        pair,
+        load,
+        engine,
+        inputs.targets,
+        inputs.money,
+        horizon_s=inputs.horizon_s,
+        seed=seed(inputs.deployment_id, inputs.figures.at),
+        at=inputs.now,
+        width_scale=inputs.width_scale,
+    )
+
+
+def _terms(
+    inputs: PlanInputs, engine: Engine, load: Demand, need: Pair, choice: Choice
+) -> dict[str, Any]:
+    """Every term of the decision, for the page, for replay and for the one who doubts it."""
+    best = decode_rate(engine, inputs.targets, load.context_tokens)
+    return {
+        "demand": load.to_json(),
+        "need": need.as_dict(),
+        "infeasible_share": infeasible_share(engine, inputs.targets, load.mean_input),
+        "prefill": {
+            "coefficients": list(engine.prefill.coefficients),
+            "error": engine.prefill_error,
+            "basis": engine.prefill_basis,
+            "busy": choice.now.prefill_busy,
+            "length_cv2": engine.length_cv2,
+            "arrival_cv2": engine.arrival_cv2,
+            "transfer_s": engine.transfer_s,
+        },
+        "decode": {
+            "coefficients": list(engine.decode.coefficients),
+            "error": engine.decode_error,
+            "basis": engine.decode_basis,
+            "busy": choice.now.decode_busy,
+            "batch": best.batch,
+            "tokens_per_s": best.tokens_per_s,
+            "binding": best.binding,
+            "spread": engine.tpot_spread,
+        },
+        "horizon_s": inputs.horizon_s,
+        "lead_s": inputs.lead_s,
+        "seed": seed(inputs.deployment_id, inputs.figures.at),
+        "width_scale": inputs.width_scale,
+        "cause": inputs.cause,
+    }
+
+
+def _alternative(option: Any, full: Any) -> dict[str, Any]:
+    prediction = full(option.prediction.pair)
+    return {
+        "targets": prediction.pair.as_dict(),
+        "reason": option.reason,
+        "params": dict(option.params),
+        "per_hour": None if prediction.per_hour is None else str(prediction.per_hour),
+        "predicted": {code: figure.to_json() for code, figure in prediction.figures.items()},
+    }
+
+
+def _none(reason: str, params: Mapping[str, Any]) -> Plan:
+    return Plan(
+        kind="",
+        reason=reason,
+        params=params,
+        need=None,
+        demand=None,
+        now=None,
+        chosen=None,
+        alternatives=(),
+        guardrails=(),
+        blocked="",
+        confidence=None,
+        terms={},
+        fingerprint="",
+    )

@@ -1,0 +1,97 @@
+"""Reads of evaluations and recommendations."""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime
+from uuid import UUID
+
+from django.db.models import QuerySet
+
+from apps.accounts.domain.authorize import Viewer
+from apps.fleet import selectors as fleet
+from apps.fleet.models import Deployment
+
+from .domain.guardrails import Guardrail
+from .models import Evaluation, PredictionScore, Recommendation, RecommendationState
+
+#: With fewer outcomes than this the ranges are those of the model, unscaled (planning §4).
+OUTCOMES_FOR_SCALE = 20
+OUTCOMES_KEPT = 60
+COVERED = 0.9
+
+
+def open_recommendation(deployment: Deployment) -> Recommendation | None:
+    """The open recommendation, blocked and paused ones too."""
+    return Recommendation.objects.filter(
+        deployment=deployment, state=RecommendationState.OPEN
+    ).first()
+
+
+def recommendation_by_number(viewer: Viewer, number: str) -> Recommendation:
+    """A visible recommendation by its number ("R-12"); raises fleet.selectors.NotVisible."""
+    found = recommendations_for(viewer).filter(number=number).first()
+    if found is None:
+        raise fleet.NotVisible(number)
+    return found
+
+
+def recommendation_by_id(viewer: Viewer, recommendation_id: UUID | str) -> Recommendation:
+    """A visible recommendation by id; raises fleet.selectors.NotVisible."""
+    found = recommendations_for(viewer).filter(pk=recommendation_id).first()
+    if found is None:
+        raise fleet.NotVisible(str(recommendation_id))
+    return found
+
+
+def recommendations_for(viewer: Viewer) -> QuerySet[Recommendation]:
+    """Recommendations of the deployments the viewer may see, newest first."""
+    return Recommendation.objects.filter(
+        deployment__in=fleet.deployments_for(viewer)
+    ).select_related("deployment", "diagnosis")
+
+
+def guardrails(recommendation: Recommendation) -> tuple[Guardrail, ...]:
+    """The stored results of the guardrails."""
+    return tuple(Guardrail.from_json(row) for row in recommendation.guardrails)
+
+
+def latest_evaluation(deployment: Deployment) -> Evaluation | None:
+    """The newest evaluation, None before the first."""
+    return Evaluation.objects.filter(deployment=deployment).select_related("diagnosis").first()
+
+
+def evaluations_between(deployment: Deployment, start: datetime, end: datetime) -> list[Evaluation]:
+    """Evaluations in `[start, end)`, oldest first."""
+    rows = Evaluation.objects.filter(deployment=deployment, at__gte=start, at__lt=end)
+    return list(rows.select_related("diagnosis").order_by("at"))
+
+
+def scores(deployment: Deployment) -> list[PredictionScore]:
+    """The newest scored predictions of a deployment."""
+    rows = PredictionScore.objects.filter(recommendation__deployment=deployment)
+    return list(rows.select_related("recommendation")[:OUTCOMES_KEPT])
+
+
+def similar_changes(deployment: Deployment) -> tuple[int, float | None]:
+    """(scored changes, median relative error of their TTFT P95) for the words of confidence."""
+    errors = sorted(
+        score.relative_error["ttft_p95"]
+        for score in scores(deployment)
+        if score.relative_error.get("ttft_p95") is not None
+    )
+    if not errors:
+        return 0, None
+    middle = len(errors) // 2
+    median = errors[middle] if len(errors) % 2 else (errors[middle - 1] + errors[middle]) / 2
+    return len(errors), median
+
+
+def width_scale(deployment: Deployment) -> float:
+    """Factor on the ranges from past outcomes: the ceil(0.9 (n + 1))-th smallest score (split
+    conformal); 1 with fewer than 20 outcomes."""
+    found = sorted(max(row.scores.values()) for row in scores(deployment) if row.scores)
+    if len(found) < OUTCOMES_FOR_SCALE:
+        return 1.0
+    rank = min(len(found), math.ceil(COVERED * (len(found) + 1)))
+    return max(0.2, float(found[rank - 1]))

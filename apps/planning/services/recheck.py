@@ -1,0 +1,83 @@
+"""The guardrails of a recommendation, asked again: when it is reviewed and at dispatch."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+
+from apps.diagnosis import selectors as diagnosis
+from apps.fleet import selectors as fleet
+
+from .. import inputs as reading
+from ..domain.demand import Demand, NoDemand, demand
+from ..domain.guardrails import DATA_FRESH, Guardrail, check, lowest_on_the_way
+from ..domain.model import Pair
+from ..domain.plan import data_state
+from ..domain.predict import point
+from ..models import Recommendation
+from .evaluate import START_UP_S, circumstances, history
+
+REVISION = "revision"
+REDUCTIONS = ("load_returned", "spare_capacity")
+
+
+def recheck(
+    recommendation: Recommendation, now: datetime, *, ignore_command: str = ""
+) -> tuple[Guardrail, ...]:
+    """All guardrails as of `now`, from stored windows; reads only, changes nothing.
+
+    `ignore_command` is the label of the command that asks, which is active itself at dispatch.
+    """
+    deployment = fleet.deployment_by_id(recommendation.deployment_id)
+    loaded = reading.load(deployment, now)
+    current = loaded.current
+    same_revision = recommendation.expected_revision == loaded.topology.revision
+    revision = Guardrail(
+        REVISION,
+        same_revision,
+        "revision",
+        {"expected": recommendation.expected_revision, "now": loaded.topology.revision},
+    )
+    stored = dict(diagnosis.calibrations(deployment))
+    data = data_state(loaded.figures, now, loaded.defaults.collect_interval_s)
+    if current is None or not {"prefill", "decode"} <= stored.keys():
+        return (revision, Guardrail(DATA_FRESH, False, "no_data"))
+    engine, targets = reading.engine(loaded, stored), reading.targets(loaded)
+    _, model_only = reading.bases(loaded, stored)
+    facts = circumstances(loaded, data, model_only, now)
+    if ignore_command and facts.active_command == ignore_command:
+        facts = replace(facts, active_command="")
+    facts = replace(facts, is_growth=recommendation.reason not in REDUCTIONS)
+    load = _demand(loaded, now)
+    if load is None:
+        return (revision, Guardrail(DATA_FRESH, False, "demand_unknown"))
+    target = Pair(int(recommendation.targets["prefill"]), int(recommendation.targets["decode"]))
+    cost, horizon = reading.money(loaded), float(recommendation.terms.get("horizon_s", 120.0))
+    now_prediction = point(current, load, engine, targets, cost, horizon_s=horizon)
+    passing = point(
+        lowest_on_the_way(target, current), load, engine, targets, cost, horizon_s=horizon
+    )
+    results = check(
+        target,
+        current,
+        reading.limits(loaded, current, now),
+        facts,
+        targets,
+        now_prediction,
+        passing,
+    )
+    return (revision, *results)
+
+
+def _demand(loaded: reading.Loaded, now: datetime) -> Demand | None:
+    defaults = loaded.defaults
+    try:
+        return demand(
+            loaded.figures,
+            loaded.recent,
+            history(loaded, now),
+            horizon_s=START_UP_S + defaults.collect_interval_s,
+            slow_s=defaults.diagnosis_window_s,
+        )
+    except NoDemand:
+        return None

@@ -1,0 +1,1 @@
+"""The demo fleet: simulated engines behind real routers, driven by a replayed trace."""

@@ -1,0 +1,211 @@
+"""From the readings of targets to the windows of one tick, and chains of windows. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from apps.engines.combine import TargetPart, combine
+from apps.engines.evaluate import evaluate
+from apps.engines.readings import Reading
+from apps.engines.schema import Profile
+from apps.engines.scraped import ScrapedReader
+from apps.engines.window import Window
+from apps.fleet.domain.spans import SpanFacts, value_at
+
+ENGINE = "engine"
+
+
+@dataclass(frozen=True, slots=True)
+class TargetHistory:
+    """One target and what it answered, oldest first.
+
+    `owner` is the worker's URL (its identity in windows) or the target's own address. `roles` are
+    the worker's role spans; `role_now` stands in where no span covers a time.
+    """
+
+    owner: str
+    scope: str
+    profile: Profile
+    readings: Sequence[tuple[datetime, Reading]]
+    role_now: str = ""
+    roles: Sequence[SpanFacts] = ()
+
+    def role_at(self, at: datetime) -> str:
+        """The inventory's role at a time."""
+        if self.scope != ENGINE:
+            return self.scope
+        found = value_at(self.roles, at)
+        return str(found) if found is not None else self.role_now
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Consecutive readings of one role. `starts_only_first`: the first of them, the base, was
+    taken before the role changed."""
+
+    role: str
+    readings: tuple[Reading, ...]
+    starts_only_first: bool = False
+    is_last: bool = False
+
+
+@dataclass(slots=True)
+class _Scope:
+    parts: list[TargetPart] = field(default_factory=list)
+    reported: set[str] = field(default_factory=set)
+
+
+def window_start(
+    ticks: Iterable[datetime], end: datetime, window_s: float, interval_s: float
+) -> datetime:
+    """Where the window that ends at `end` starts: at an earlier tick, so that windows tile exactly.
+
+    The first tick not earlier than `end - window_s` less half an interval; `end` itself when there
+    is none (the first tick has gauges only).
+    """
+    earliest = end - timedelta(seconds=window_s + interval_s / 2)
+    return min((tick for tick in ticks if earliest <= tick <= end), default=end)
+
+
+def segments(history: TargetHistory, start: datetime, end: datetime) -> tuple[Segment, ...]:
+    """The readings of `[start, end]` cut at role changes (a window never crosses one)."""
+    inside = [(at, reading) for at, reading in history.readings if start <= at <= end]
+    found: list[Segment] = []
+    group: list[Reading] = []
+    role = ""
+    base: Reading | None = None
+    for at, reading in inside:
+        here = history.role_at(at)
+        if group and here != role:
+            found.append(_segment(role, base, group))
+            base, group = group[-1], []
+        role = here
+        group.append(reading)
+    if group:
+        found.append(_segment(role, base, group, is_last=inside[-1][0] == end))
+    return tuple(found)
+
+
+def _segment(
+    role: str, base: Reading | None, group: Sequence[Reading], *, is_last: bool = False
+) -> Segment:
+    if base is None:
+        return Segment(role, tuple(group), is_last=is_last)
+    return Segment(role, (base, *group), starts_only_first=True, is_last=is_last)
+
+
+def windows_of_tick(
+    histories: Iterable[TargetHistory],
+    *,
+    start: datetime,
+    end: datetime,
+    expected: Mapping[str, Sequence[str]],
+    source: str,
+) -> tuple[Window, ...]:
+    """One window per scope from which something answered at `end`."""
+    scopes: dict[str, _Scope] = {}
+    for history in histories:
+        for segment in segments(history, start, end):
+            reader = ScrapedReader(
+                history.profile,
+                segment.role,
+                segment.readings,
+                starts_only_first=segment.starts_only_first,
+            )
+            signals = evaluate(history.profile, segment.role, reader)
+            scope = scopes.setdefault(segment.role, _Scope())
+            scope.parts.append(TargetPart(history.owner, signals, segment.is_last))
+            if segment.is_last:
+                scope.reported.add(history.owner)
+    return finish(scopes, start=start, end=end, expected=expected, source=source)
+
+
+def finish(
+    scopes: Mapping[str, _Scope],
+    *,
+    start: datetime,
+    end: datetime,
+    expected: Mapping[str, Sequence[str]],
+    source: str,
+    is_partial: bool = False,
+) -> tuple[Window, ...]:
+    """The windows of scopes with at least one report; a scope in silence stores nothing, so that
+    its figures grow old instead of empty."""
+    return tuple(
+        combine(
+            scope=name,
+            start=start,
+            end=end,
+            parts=scope.parts,
+            expected=expected.get(name) or sorted(scope.reported),
+            reported=scope.reported,
+            source=source,
+            is_partial=is_partial,
+        )
+        for name, scope in sorted(scopes.items())
+        if name and scope.reported
+    )
+
+
+def windows_of_parts(
+    parts: Iterable[tuple[str, TargetPart]],
+    *,
+    start: datetime,
+    end: datetime,
+    expected: Mapping[str, Sequence[str]],
+    source: str,
+    is_partial: bool = False,
+) -> tuple[Window, ...]:
+    """The same from parts that a Prometheus has already differenced, as (scope, part)."""
+    scopes: dict[str, _Scope] = {}
+    for name, part in parts:
+        scope = scopes.setdefault(name, _Scope())
+        scope.parts.append(part)
+        if part.is_current:
+            scope.reported.add(part.url)
+    return finish(
+        scopes, start=start, end=end, expected=expected, source=source, is_partial=is_partial
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A stored window without its payload."""
+
+    key: int
+    start: datetime
+    end: datetime
+
+
+def chain(slots: Sequence[Slot], *, end: datetime, span_s: float) -> tuple[Slot, ...]:
+    """Non-overlapping windows that reach back `span_s` from the newest end `<= end`, newest first.
+
+    Windows tile exactly where no tick was missed; a missed tick leaves a gap, never an overlap.
+    """
+    ordered = sorted(
+        (slot for slot in slots if slot.end <= end), key=lambda s: (s.end, s.start), reverse=True
+    )
+    if not ordered:
+        return ()
+    found = [ordered[0]]
+    earliest = ordered[0].end - timedelta(seconds=span_s)
+    for slot in ordered[1:]:
+        if slot.end <= found[-1].start and slot.end > earliest:
+            if slot.start < earliest and (earliest - slot.start) > (slot.end - earliest):
+                break
+            found.append(slot)
+    return tuple(found)
+
+
+def tiles(slots: Sequence[Slot]) -> tuple[Slot, ...]:
+    """The windows to keep when the sliding ones are thinned out: oldest first, each next one
+    starts where the last ended (or as soon after it as there is one)."""
+    kept: list[Slot] = []
+    for slot in sorted(slots, key=lambda s: (s.start, -s.end.timestamp())):
+        if slot.end <= slot.start:
+            continue
+        if not kept or slot.start >= kept[-1].end:
+            kept.append(slot)
+    return tuple(kept)

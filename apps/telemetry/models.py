@@ -1,0 +1,143 @@
+"""Where figures come from (sources, targets) and what was measured (samples, windows)."""
+
+from __future__ import annotations
+
+import uuid
+
+from django.db import models
+from django.db.models import F, Q
+
+from apps.common.leases import LeasedModel
+
+
+class SourceKind(models.TextChoices):
+    PROMETHEUS = "prometheus"
+    SCRAPE = "scrape"
+
+
+class SourceState(models.TextChoices):
+    """`new` until the first collect; `ok` when at least one target answered the last one."""
+
+    NEW = "new"
+    OK = "ok"
+    DOWN = "down"
+
+
+class Source(LeasedModel):
+    """A Prometheus, or the direct scrape of a deployment's own targets.
+
+    A source belongs to one deployment, or to a whole cluster (`deployment` empty). `parameters`:
+    `instance_label`, `job_label`, `jobs` (label names and jobs of a Prometheus), `delay_s` (its
+    ingest delay). Changing the address clears the credential (DESIGN law 14).
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    name = models.CharField(max_length=120)
+    cluster = models.ForeignKey("fleet.Cluster", on_delete=models.CASCADE, related_name="sources")
+    deployment = models.OneToOneField(
+        "fleet.Deployment", on_delete=models.CASCADE, null=True, blank=True, related_name="source"
+    )
+    kind = models.CharField(max_length=16, choices=SourceKind.choices)
+    url = models.CharField(max_length=400, blank=True)
+    interval_s = models.FloatField(default=15)
+    next_due_at = models.DateTimeField(null=True, blank=True, db_index=True)
+    state = models.CharField(max_length=8, choices=SourceState.choices, default=SourceState.NEW)
+    last_ok_at = models.DateTimeField(null=True, blank=True)
+    last_error = models.CharField(max_length=200, blank=True)
+    last_error_at = models.DateTimeField(null=True, blank=True)
+    credential_sealed = models.TextField(blank=True)
+    parameters = models.JSONField(default=dict, blank=True)
+    created_at = models.DateTimeField()
+
+    class Meta:
+        ordering = ["name"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["cluster"],
+                condition=Q(deployment__isnull=True),
+                name="source_one_per_cluster",
+            ),
+            models.CheckConstraint(condition=Q(interval_s__gt=0), name="source_interval_positive"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class TargetScope(models.TextChoices):
+    ROUTER = "router"
+    FRONTEND = "frontend"
+    ENGINE = "engine"
+
+
+class Target(models.Model):
+    """One `/metrics` address of a deployment. `match` keeps only series with these label values
+    (a frontend that serves several models)."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    source = models.ForeignKey(Source, on_delete=models.CASCADE, related_name="targets")
+    deployment = models.ForeignKey(
+        "fleet.Deployment", on_delete=models.CASCADE, related_name="targets"
+    )
+    worker = models.ForeignKey(
+        "fleet.Worker", on_delete=models.CASCADE, null=True, blank=True, related_name="targets"
+    )
+    scope = models.CharField(max_length=16, choices=TargetScope.choices)
+    profile = models.CharField(max_length=32)
+    url = models.CharField(max_length=400)
+    match = models.JSONField(default=dict, blank=True)
+    is_active = models.BooleanField(default=True)
+    last_ok_at = models.DateTimeField(null=True, blank=True)
+    last_error = models.CharField(max_length=200, blank=True)
+
+    class Meta:
+        ordering = ["scope", "url"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["source", "deployment", "scope", "url"], name="target_identity"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.scope} {self.url}"
+
+
+class Sample(models.Model):
+    """The raw cumulative state of a target at one scrape (`apps.engines.readings`), kept for about
+    a quarter of an hour."""
+
+    target = models.ForeignKey(Target, on_delete=models.CASCADE, related_name="samples")
+    at = models.DateTimeField(db_index=True)
+    payload = models.JSONField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["target", "at"], name="sample_identity")]
+
+    def __str__(self) -> str:
+        return f"{self.target_id} {self.at:%H:%M:%S}"
+
+
+class StoredWindow(models.Model):
+    """One `Window` over `(start, end]`. Recent ones slide with each tick; older ones tile."""
+
+    deployment = models.ForeignKey(
+        "fleet.Deployment", on_delete=models.CASCADE, related_name="windows"
+    )
+    scope = models.CharField(max_length=32)
+    start = models.DateTimeField()
+    end = models.DateTimeField()
+    payload = models.JSONField()
+    expected_count = models.PositiveIntegerField(default=0)
+    reported_count = models.PositiveIntegerField(default=0)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["deployment", "scope", "end"], name="window_identity"),
+            models.CheckConstraint(
+                condition=Q(end__gte=F("start")), name="window_ends_after_start"
+            ),
+        ]
+        indexes = [models.Index(fields=["end"], name="window_end")]
+
+    def __str__(self) -> str:
+        return f"{self.scope} {self.end:%H:%M:%S}"

@@ -1,0 +1,16 @@
+"""Writes of telemetry, split by noun."""
+
+from .collect import CollectResult, claim_due_sources, collect_source
+from .prune import PruneResult, prune
+from .sources import change_source, create_source, sync_targets
+
+__all__ = [
+    "CollectResult",
+    "PruneResult",
+    "change_source",
+    "claim_due_sources",
+    "collect_source",
+    "create_source",
+    "prune",
+    "sync_targets",
+]

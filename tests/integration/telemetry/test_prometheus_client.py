@@ -1,0 +1,139 @@
+"""The six behaviours of prometheus-api-client that our session corrects, against a real server."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs
+
+import pytest
+
+from apps.common.fetch import FetchPolicy
+from apps.telemetry.collectors.client import Prometheus, SourceFailed
+
+
+class Server:
+    """Answers every query with one prepared answer and remembers what was asked."""
+
+    def __init__(self) -> None:
+        self.status, self.body, self.headers = 200, vector(), {}
+        self.delay_s = 0.0
+        self.seen: list[tuple[str, str, dict[str, list[str]], dict[str, str]]] = []
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                size = int(self.headers.get("Content-Length", 0))
+                form = parse_qs(self.rfile.read(size).decode())
+                outer.seen.append(("POST", self.path, form, dict(self.headers)))
+                time.sleep(outer.delay_s)
+                self.send_response(outer.status)
+                for name, value in outer.headers.items():
+                    self.send_header(name, value)
+                self.send_header("Content-Length", str(len(outer.body)))
+                self.end_headers()
+                self.wfile.write(outer.body)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.port = self._server.server_address[1]
+        self.thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
+        self.thread.start()
+
+    def client(self, *, deadline_s: float = 5, max_bytes: int = 1_000_000, **options) -> Prometheus:
+        policy = FetchPolicy(loopback_ports=frozenset({self.port}), max_bytes=max_bytes)
+        url = f"http://127.0.0.1:{self.port}/"
+        return Prometheus(url, policy=policy, deadline_s=deadline_s, **options)
+
+    def stop(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+def vector(*values: str, **extra: object) -> bytes:
+    rows = [{"metric": {"instance": f"i{n}"}, "value": [1, v]} for n, v in enumerate(values)]
+    data = {"status": "success", "data": {"resultType": "vector", "result": rows}, **extra}
+    return json.dumps(data).encode()
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    found = Server()
+    yield found
+    found.stop()
+
+
+def test_a_query_is_posted_with_its_time(server):
+    server.body = vector("1.5", "NaN", "+Inf", "0")
+    rows = server.client(headers={"Authorization": "Bearer abc"}).query('{x="1"}', 12.5)
+    assert [(row.labels["instance"], row.value) for row in rows] == [("i0", 1.5), ("i3", 0)]
+    (method, path, form, headers) = server.seen[0]
+    assert (method, path) == ("POST", "/api/v1/query")
+    assert form == {"query": ['{x="1"}'], "time": ["12.500"]}
+    assert headers["Authorization"] == "Bearer abc"
+
+
+def test_warnings_are_not_lost(server):
+    client = server.client()
+    client.query("up", 1)
+    assert not client.is_partial
+    server.body = vector("1", warnings=["one store did not answer"])
+    client.query("up", 1)
+    assert client.is_partial
+
+
+def test_redirects_are_refused(server):
+    server.status, server.headers = 302, {"Location": f"http://127.0.0.1:{server.port}/elsewhere"}
+    with pytest.raises(SourceFailed, match="redirects are refused"):
+        server.client().query("up", 1)
+    assert len(server.seen) == 1
+
+
+def test_there_is_a_deadline_for_all_queries_and_no_retry(server):
+    server.delay_s = 1.0
+    client = server.client(deadline_s=0.3)
+    started = time.monotonic()
+    with pytest.raises(SourceFailed, match="did not come in time"):
+        client.query("up", 1)
+    assert time.monotonic() - started < 0.9
+    with pytest.raises(SourceFailed, match="did not come in time"):
+        client.query("up", 1)
+    assert len(server.seen) == 1
+
+
+def test_errors_do_not_repeat_the_answer(server):
+    server.status, server.body = 422, b'{"error":"secret-canary"}'
+    with pytest.raises(SourceFailed) as raised:
+        server.client().query("up", 1)
+    assert str(raised.value) == "the Prometheus refused the query"
+    assert len(server.seen) == 1
+
+
+@pytest.mark.parametrize("body", [b"<html>", b"[]", b'{"data": {"result": 3}}', b"{}"])
+def test_something_else_than_a_prometheus(server, body):
+    server.body = body
+    with pytest.raises(SourceFailed, match="not that of a Prometheus"):
+        server.client().query("up", 1)
+
+
+def test_too_large_an_answer_is_cut(server):
+    server.body = vector(*["1"] * 10_000)
+    with pytest.raises(SourceFailed, match="too large"):
+        server.client(max_bytes=10_000).query("up", 1)
+
+
+def test_proxies_of_the_environment_are_ignored(server, monkeypatch):
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    server.body = vector("2")
+    assert server.client().query("up", 1)[0].value == 2
+
+
+def test_an_address_outside_the_policy_is_refused():
+    client = Prometheus("http://127.0.0.1:9", policy=FetchPolicy(), deadline_s=1)
+    with pytest.raises(SourceFailed, match="loopback"):
+        client.query("up", 1)

@@ -1,0 +1,201 @@
+"""The running product for tests: `manage.py up --demo` as a process, with its fleet beside it.
+
+The fleet is a process of its own, so that the product can be killed and started again while the
+engines, the routers and the load go on, as in real life.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import requests
+
+from tools.services import free_port
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@dataclass
+class Fleet:
+    """A demo fleet started for one test."""
+
+    process: subprocess.Popen[bytes]
+    state: dict[str, Any]
+    state_file: Path
+
+    def post(self, path: str, **body: Any) -> Any:
+        """A call to the fleet's control port: /fault, /stop_load, /start_load."""
+        url = f"{self.state['control_url'].rstrip('/')}{path}"
+        answer = requests.post(url, json=body, timeout=10)
+        answer.raise_for_status()
+        return answer.json()
+
+    def truth(self, since: float = 0.0) -> dict[str, Any]:
+        url = f"{self.state['control_url'].rstrip('/')}/truth"
+        answer = requests.get(url, params={"since": since}, timeout=10)
+        answer.raise_for_status()
+        found: dict[str, Any] = answer.json()
+        return found
+
+    def deployment(self, slug: str = "chat-pd") -> dict[str, Any]:
+        return next(item for item in self.state["deployments"] if item["slug"] == slug)
+
+    def router_workers(self, slug: str = "chat-pd") -> dict[str, str]:
+        """URL -> worker type, as the real router lists them."""
+        router = self.deployment(slug)["router"]
+        answer = requests.get(
+            f"{router['url']}/workers",
+            headers={"Authorization": f"Bearer {router['read_key']}"},
+            timeout=10,
+        )
+        answer.raise_for_status()
+        return {w["url"]: w["worker_type"] for w in answer.json()["workers"]}
+
+    def stop(self) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(6)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait(3)
+
+
+@contextmanager
+def fleet(*arguments: str, seed: int = 1, timeout_s: float = 60) -> Iterator[Fleet]:
+    """Start a demo fleet on free ports and stop it at the end."""
+    with tempfile.TemporaryDirectory(prefix="fulcrum-fleet-") as folder:
+        state_file = Path(folder) / "fleet.json"
+        log = (Path(folder) / "fleet.log").open("wb")
+        process = subprocess.Popen(
+            [sys.executable, "-m", "apps.simulation.demo", "--state", str(state_file),
+             "--seed", str(seed), "--parent-pid", str(os.getpid()), *arguments],
+            cwd=ROOT, stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
+        )  # fmt: skip
+        running = None
+        try:
+            wait_until(
+                lambda: state_file.exists() or process.poll() is not None, timeout_s, "the fleet"
+            )
+            assert process.poll() is None, (Path(folder) / "fleet.log").read_text()[-2000:]
+            running = Fleet(process, json.loads(state_file.read_text()), state_file)
+            yield running
+        finally:
+            (running or Fleet(process, {}, state_file)).stop()
+            log.close()
+
+
+@dataclass
+class Product:
+    """The product on a fleet. `kill()` is kill -9; `start()` runs it again on the same state."""
+
+    fleet: Fleet
+    folder: Path
+    extra: tuple[str, ...] = ()
+    process: subprocess.Popen[bytes] | None = None
+    details: dict[str, str] = field(default_factory=dict)
+    port: int = 0
+    started_in_s: float = 0.0
+
+    @property
+    def demo_file(self) -> Path:
+        return self.folder / "demo.json"
+
+    def start(self, timeout_s: float = 60) -> None:
+        self.demo_file.unlink(missing_ok=True)
+        began = time.monotonic()
+        self.port = self.port or free_port()
+        log = (self.folder / "product.log").open("ab")
+        self.process = subprocess.Popen(
+            [sys.executable, "manage.py", "up", "--demo", "--attach", str(self.fleet.state_file),
+             "--port", str(self.port), "--demo-file", str(self.demo_file), *self.extra],
+            cwd=ROOT,
+            env={**os.environ, "FULCRUM_STATE_DIR": str(self.folder / "state"),
+                 "DJANGO_SETTINGS_MODULE": "controlplane.settings.embedded"},
+            stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
+        )  # fmt: skip
+        log.close()
+        wait_until(
+            lambda: self.demo_file.exists() or self.process.poll() is not None,  # type: ignore[union-attr]
+            timeout_s,
+            "the product",
+        )
+        assert self.process.poll() is None, self.log()[-3000:]
+        self.details = json.loads(self.demo_file.read_text())
+        self.started_in_s = time.monotonic() - began
+
+    def kill(self) -> None:
+        """kill -9 at this instant."""
+        assert self.process is not None
+        os.kill(self.process.pid, signal.SIGKILL)
+        self.process.wait(5)
+
+    def stop(self) -> None:
+        if self.process is not None and self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(8)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait(3)
+
+    def log(self) -> str:
+        return (self.folder / "product.log").read_text(errors="replace")
+
+    @property
+    def url(self) -> str:
+        return self.details["url"].rstrip("/")
+
+    def request(self, method: str, path: str, **arguments: Any) -> requests.Response:
+        headers = {"Authorization": f"Bearer {self.details['token']}"}
+        headers |= arguments.pop("headers", {})
+        return requests.request(
+            method, f"{self.url}{path}", headers=headers, timeout=20, **arguments
+        )
+
+    def get(self, path: str) -> Any:
+        answer = self.request("GET", path)
+        assert answer.status_code == 200, (path, answer.status_code, answer.text[:500])
+        return answer.json()
+
+    def post(self, path: str, body: Any = None, expect: int | None = None) -> Any:
+        answer = self.request("POST", path, json=body or {})
+        if expect is not None:
+            assert answer.status_code == expect, (path, answer.status_code, answer.text[:800])
+        return answer.json()
+
+
+@contextmanager
+def product(running: Fleet, *extra: str) -> Iterator[Product]:
+    """Start the product on a running fleet and stop it at the end."""
+    with tempfile.TemporaryDirectory(prefix="fulcrum-product-") as folder:
+        one = Product(running, Path(folder), tuple(extra))
+        try:
+            one.start()
+            yield one
+        finally:
+            one.stop()
+
+
+def wait_until(
+    condition: Callable[[], Any], timeout_s: float, what: str, every_s: float = 0.25
+) -> Any:
+    """Poll until the condition is true; the assertion names what did not happen."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        found = condition()
+        if found:
+            return found
+        assert time.monotonic() < deadline, f"{what}: not within {timeout_s:.0f} s"
+        time.sleep(every_s)

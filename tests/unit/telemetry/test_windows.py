@@ -1,0 +1,154 @@
+"""Cutting readings into windows, and chains of windows."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from apps.engines import loader
+from apps.engines.readings import Reading
+from apps.engines.window import Signal
+from apps.fleet.domain.spans import SpanFacts
+from apps.telemetry.domain.windows import (
+    Slot,
+    TargetHistory,
+    chain,
+    segments,
+    tiles,
+    window_start,
+    windows_of_tick,
+)
+
+T0 = datetime(2026, 1, 1, tzinfo=UTC)
+TOKENS = "vllm:generation_tokens_total"
+RUNNING = "vllm:num_requests_running"
+
+
+def at(seconds: float) -> datetime:
+    return T0 + timedelta(seconds=seconds)
+
+
+def reading(tokens: float, running: float = 1) -> Reading:
+    return Reading({TOKENS: {(): tokens}, RUNNING: {(): running}}, {})
+
+
+def history(
+    owner: str, points: dict[float, float], spans: tuple[SpanFacts, ...] = (), role: str = "decode"
+) -> TargetHistory:
+    readings = [(at(when), reading(tokens)) for when, tokens in points.items()]
+    return TargetHistory(owner, "engine", loader.load("vllm"), readings, role, spans)
+
+
+FLIP = (SpanFacts("mixed", at(-100), at(12)), SpanFacts("decode", at(12), None))
+
+
+def windows(*histories: TargetHistory, start: float = 0, end: float = 20, expected=None):
+    found = windows_of_tick(
+        histories, start=at(start), end=at(end), expected=expected or {}, source="t"
+    )
+    return {window.scope: window for window in found}
+
+
+def test_start_is_an_earlier_tick():
+    ticks = [at(second) for second in (0, 5.1, 10, 15.2, 20)]
+    assert window_start(ticks, at(20), 10, 5) == at(10)
+    assert window_start(ticks, at(20), 15, 5) == at(5.1)
+    assert window_start(ticks, at(20), 3600, 5) == at(0)  # warming up
+    assert window_start([at(20)], at(20), 30, 5) == at(20)
+    assert window_start([at(-500), at(18), at(20)], at(20), 10, 5) == at(18)  # after a gap
+
+
+def test_increments_of_a_window():
+    found = windows(history("a", {0: 10, 10: 20, 20: 50}), history("b", {0: 0, 10: 5, 20: 5}))
+    tokens = found["decode"].values[Signal.OUTPUT_TOKENS]
+    assert tokens.by_worker == {"a": 40, "b": 5}
+    assert found["decode"].reported == ("a", "b")
+
+
+def test_a_role_change_cuts_the_window():
+    found = windows(history("a", {0: 0, 5: 10, 10: 30, 15: 100, 20: 130}, FLIP))
+    assert found["decode"].values[Signal.OUTPUT_TOKENS].by_worker == {"a": 30}
+    assert "mixed" not in found  # nobody reports in it any more
+
+
+def test_the_old_pool_keeps_what_was_done_in_it():
+    found = windows(
+        history("a", {0: 0, 5: 10, 10: 30, 15: 100, 20: 130}, FLIP),
+        history("b", {0: 0, 20: 7}, role="mixed"),
+    )
+    assert found["mixed"].values[Signal.OUTPUT_TOKENS].by_worker == {"a": 30, "b": 7}
+    assert found["mixed"].reported == ("b",)
+    assert found["mixed"].values[Signal.RUNNING].by_worker == {"b": 1}
+
+
+def test_a_restart_across_the_change_belongs_to_the_new_role():
+    found = windows(history("a", {0: 500, 10: 530, 15: 40, 20: 60}, FLIP))
+    assert found["decode"].values[Signal.OUTPUT_TOKENS].by_worker == {"a": 60}
+
+
+def test_segments_of_a_change():
+    cut = segments(history("a", {0: 0, 10: 1, 15: 2, 20: 3}, FLIP), at(0), at(20))
+    assert [(s.role, len(s.readings), s.starts_only_first, s.is_last) for s in cut] == [
+        ("mixed", 2, False, False),
+        ("decode", 3, True, True),
+    ]
+
+
+def test_a_silent_scope_has_no_window():
+    assert windows(history("a", {0: 0, 10: 5})) == {}
+
+
+def test_expected_but_silent_workers_are_kept_in_sight():
+    found = windows(
+        history("a", {0: 0, 20: 5}),
+        history("b", {0: 0, 10: 4}),
+        expected={"decode": ("a", "b", "c")},
+    )["decode"]
+    assert (found.expected, found.reported) == (("a", "b", "c"), ("a",))
+    assert found.values[Signal.RUNNING].by_worker == {"a": 1}
+    assert found.values[Signal.OUTPUT_TOKENS].by_worker == {"a": 5, "b": 4}
+
+
+def slots(*pairs: tuple[float, float]) -> list[Slot]:
+    return [Slot(key, at(a), at(b)) for key, (a, b) in enumerate(pairs)]
+
+
+def test_chain_walks_back_without_overlap():
+    sliding = slots(*((second - 30, second) for second in range(30, 121, 5)))
+    found = chain(sliding, end=at(118), span_s=90)
+    assert [(s.start, s.end) for s in found] == [
+        (at(85), at(115)), (at(55), at(85)), (at(25), at(55))
+    ]  # fmt: skip
+
+
+def test_chain_leaves_a_gap_where_a_tick_was_missed():
+    found = chain(slots((0, 30), (5, 35), (40, 70)), end=at(70), span_s=90)
+    assert [s.end for s in found] == [at(70), at(35)]
+
+
+def test_chain_of_nothing():
+    assert chain([], end=at(0), span_s=30) == ()
+    assert chain(slots((10, 40)), end=at(30), span_s=30) == ()
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 500), st.integers(1, 60)), max_size=40),
+    st.integers(0, 600),
+    st.integers(1, 600),
+)
+def test_chains_and_tiles_never_overlap(pairs, end, span):
+    found = [Slot(i, at(a), at(a + length)) for i, (a, length) in enumerate(pairs)]
+    for picked in (chain(found, end=at(end), span_s=span)[::-1], tiles(found)):
+        assert all(a.end <= b.start for a, b in pairwise(picked))
+    assert all(slot.end <= at(end) for slot in chain(found, end=at(end), span_s=span))
+
+
+def test_tiles_are_stable():
+    sliding = slots(*((max(0, second - 30), second) for second in range(5, 301, 5)))
+    kept = tiles(sliding)
+    assert [slot.end for slot in kept] == [at(second) for second in range(30, 301, 30)]
+    later = [*kept, *slots(*((second - 30, second) for second in range(305, 601, 5)))]
+    assert tiles(later)[: len(kept)] == kept
