@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rest_framework.authentication import BaseAuthentication, SessionAuthentication
-from rest_framework.exceptions import AuthenticationFailed
+from rest_framework.exceptions import AuthenticationFailed, PermissionDenied
 from rest_framework.request import Request
 
 from apps.accounts import selectors, services
@@ -23,19 +23,34 @@ class BearerTokenAuthentication(BaseAuthentication):
         if not header:
             return None
         scheme, _, text = header.partition(" ")
-        if scheme.lower() != "bearer" or not text.strip():
+        text = text.strip()
+        if scheme.lower() != "bearer" or not text:
             raise AuthenticationFailed("send 'Authorization: Bearer <token>'")
-        token = services.verify_token(text=text.strip(), now=utcnow())
+        # Only printable ASCII is looked up: a NUL would be an error of PostgreSQL, not an answer.
+        known = text.isascii() and text.isprintable()
+        token = services.verify_token(text=text, now=utcnow()) if known else None
         if token is None:
-            raise AuthenticationFailed("the token is unknown, expired or revoked")
+            raise AuthenticationFailed(
+                "the token is unknown, expired or revoked; make a new one while signed in"
+            )
         return token.user, token
 
     def authenticate_header(self, request: Request) -> str:
         return 'Bearer realm="fulcrum"'
 
 
+class CsrfFailed(PermissionDenied):
+    default_code = "csrf"
+
+
 class BrowserSessionAuthentication(SessionAuthentication):
     """The console's own session, with CSRF checked on unsafe methods."""
+
+    def enforce_csrf(self, request: Any) -> None:
+        try:
+            super().enforce_csrf(request)
+        except PermissionDenied as error:
+            raise CsrfFailed(str(error.detail)) from error
 
 
 def viewer_of(request: Request) -> Viewer:

@@ -27,9 +27,10 @@ from .v1.base import MeasurementField
 
 
 def plain(value: Any) -> Any:
-    """Any value of a read model as JSON-ready data."""
+    """Any value of a read model as JSON-ready data. Numbers are tamed when they are written."""
     if isinstance(value, Measurement):
-        return value.to_json()
+        numbers = {name: getattr(value, name) for name in ("value", "lower", "upper")}
+        return value.to_json() | {name: plain(number) for name, number in numbers.items()}
     if isinstance(value, Text):
         return {"code": value.code, "params": plain(value.params)}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -40,7 +41,9 @@ def plain(value: Any) -> Any:
         return [plain(item) for item in value]
     if isinstance(value, Enum):
         return value.value
-    if isinstance(value, Decimal | UUID):
+    if isinstance(value, Decimal):
+        return format(value, "f") if value.is_finite() else None
+    if isinstance(value, UUID):
         return str(value)
     if isinstance(value, datetime):
         return value.isoformat()
@@ -88,6 +91,8 @@ def _field(hint: Any, **extra: Any) -> Any:
         if len(inner) == 1:
             return _field(inner[0], allow_null=True)
         return serializers.JSONField(**extra)
+    if origin is Mapping and arguments[1] in (int, str):
+        return serializers.DictField(child=_field(arguments[1]), **extra)
     if origin in (tuple, list):
         inner = [item for item in arguments if item is not Ellipsis]
         if len(inner) == 1 and dataclasses.is_dataclass(inner[0]) and inner[0] is not Measurement:
@@ -107,6 +112,7 @@ def _field(hint: Any, **extra: Any) -> Any:
         float: serializers.FloatField,
         bool: serializers.BooleanField,
         datetime: serializers.DateTimeField,
+        Decimal: serializers.CharField,
     }
     if hint in simple:
         return simple[hint](**extra)

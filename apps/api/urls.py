@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from django.urls import include, path
-from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
+from django.urls import include, path, re_path
 from rest_framework.routers import SimpleRouter
 from rest_framework.viewsets import ViewSetMixin
 
-from .v1 import commands, deployments, fleet, people, planning
+from .docs import Docs, Schema
+from .errors import unknown_address
+from .v1 import commands, deployments, fleet, kill_switches, people, planning
 
 ENDPOINTS: dict[str, type[ViewSetMixin]] = {
     "clusters": fleet.Clusters,
@@ -25,7 +26,7 @@ ENDPOINTS: dict[str, type[ViewSetMixin]] = {
     "slos": planning.Slos,
     "policies": planning.Policies,
     "guardrails": planning.Guardrails,
-    "kill-switch": commands.KillSwitches,
+    "kill-switch": kill_switches.KillSwitches,
     "recommendations": planning.Recommendations,
     "commands": commands.Commands,
     "price-books": planning.PriceBooks,
@@ -41,6 +42,7 @@ for name, endpoint in ENDPOINTS.items():
 
 urlpatterns = [
     path("v1/", include(router.urls)),
-    path("openapi.yaml", SpectacularAPIView.as_view(), name="openapi"),
-    path("docs/", SpectacularSwaggerSplitView.as_view(url_name="openapi"), name="api-docs"),
+    path("openapi.yaml", Schema.as_view(), name="openapi"),
+    path("docs/", Docs.as_view(), name="api-docs"),
+    re_path("", unknown_address),
 ]

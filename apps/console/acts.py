@@ -61,10 +61,15 @@ def propose(
     now: datetime,
     recommendation: str,
     expected_revision: int,
+    plan_hash: str,
     idempotency_key: str,
     note: str,
 ) -> str:
-    """Propose the plan of a recommendation; returns the command's number (C-…)."""
+    """Propose exactly the plan that was read; returns the command's number (C-…).
+
+    Where the environment lets one person decide, the service approves it in the same call. Another
+    plan by now is refused (409) and shown.
+    """
     with _typed():
         found = planning_selectors.recommendation_by_number(actor, recommendation)
         command = commands.propose(
@@ -72,6 +77,7 @@ def propose(
             now=now,
             recommendation_id=found.pk,
             expected_revision=expected_revision,
+            plan_hash=plan_hash,
             note_text=note,
             idempotency_key=idempotency_key,
         )

@@ -18,6 +18,8 @@ from django.utils.translation import gettext_lazy as _
 from .reader import Reader
 
 DEFAULT: Final = "-3h"
+#: Where figures are collected more often than every 15 s (the demo preset), a story is short.
+DEFAULT_FAST: Final = "-15m"
 #: Query value, words.
 CHOICES: Final[tuple[tuple[str, str | Promise], ...]] = (
     ("-15m", _("Last 15 min")),
@@ -82,18 +84,18 @@ def _iso(at: datetime) -> str:
     return f"{at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
-def parse(params: Mapping[str, str], reader: Reader) -> TimeRange:
+def parse(params: Mapping[str, str], reader: Reader, default: str = DEFAULT) -> TimeRange:
     """The range of an address; anything that is not understood is the default."""
-    given = params.get("from", DEFAULT)
+    given = params.get("from", default)
     until = params.get("to", "")
     relative = _RELATIVE.match(given)
     if relative and not until:
         return _relative(given, relative, reader)
     start, end = _moment(given, reader), _moment(until, reader) if until else reader.now
     if start is None or end is None or end <= start or end - start > LONGEST:
-        found = _RELATIVE.match(DEFAULT)
+        found = _RELATIVE.match(default)
         assert found is not None
-        return _relative(DEFAULT, found, reader)
+        return _relative(default, found, reader)
     label = f"{reader.time(start)} – {reader.time(end)}"
     return TimeRange(start, end, given, not until, label, reader.zone)
 

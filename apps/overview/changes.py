@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from apps.commands.models import Command
 from apps.diagnosis.models import DiagnosisRecord
@@ -84,7 +84,7 @@ def _causes(loaded: Loaded) -> list[Change]:
         .values_list("since", "cause", "severity")
         .distinct()[:400]
     )
-    seen: dict[object, tuple[str, str]] = {}
+    seen: dict[datetime, tuple[str, str]] = {}
     for since, cause, severity in rows:
         seen.setdefault(since, (cause, severity))
     return [

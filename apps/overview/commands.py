@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
+
+from django.db.models import prefetch_related_objects
 
 from apps.accounts.domain.authorize import Permission, Viewer
 from apps.commands import selectors as commands
@@ -14,6 +16,8 @@ from apps.commands.models import Command, Step
 from apps.common.measurement import Measurement, Place, State
 from apps.common.units import Unit
 from apps.fleet import selectors as fleet
+from apps.planning import selectors as planning
+from apps.slo import selectors as slo
 
 from .domain.types import (
     ApprovalLine,
@@ -28,6 +32,8 @@ from .domain.types import (
 )
 from .labels import changes, diff, role_line, why_not_permission
 
+#: Thresholds of the deployment by compared key, and the recommendation's predictions.
+Around = tuple[Mapping[str, float], Mapping[str, Any]]
 STATUS_OF: Final[Mapping[CommandState, Status]] = {
     CommandState.SUCCEEDED: Status.OK,
     CommandState.ROLLED_BACK: Status.WARN,
@@ -99,7 +105,7 @@ def listing(viewer: Viewer, now: datetime, params: Mapping[str, str]) -> Command
         rows = rows.filter(state=params["state"].upper())
     accuracy = commands.accuracy(viewer)
     return CommandList(
-        rows=tuple(view(viewer, row, now, detailed=False) for row in rows[:50]),
+        rows=views(viewer, rows[:50], now),
         visible=rows.count(),
         predictions=accuracy.count,
         inside_range=accuracy.inside,
@@ -108,9 +114,28 @@ def listing(viewer: Viewer, now: datetime, params: Mapping[str, str]) -> Command
     )
 
 
-def view(viewer: Viewer, command: Command, now: datetime, *, detailed: bool) -> CommandView:
-    """A stored command as a read model; steps and log only if `detailed`."""
+def views(viewer: Viewer, rows: Iterable[Command], now: datetime) -> tuple[CommandView, ...]:
+    """The rows of a list: 4 more queries for any number of them."""
+    found = list(rows)
+    prefetch_related_objects(found, "approvals", "rollbacks")
+    of: dict[Any, dict[str, float]] = {}
+    for each in slo.objectives_for(viewer).filter(deployment__in={c.deployment_id for c in found}):
+        of.setdefault(each.deployment_id, {})[f"{each.signal}_p95"] = each.threshold_s
+    ids = [c.recommendation_id for c in found if c.recommendation_id]
+    advice = planning.recommendations_for(viewer).filter(pk__in=ids).values_list("pk", "predicted")
+    advised = dict(advice)
+    around = [(of.get(c.deployment_id, {}), advised.get(c.recommendation_id) or {}) for c in found]
+    pairs = zip(found, around, strict=True)
+    return tuple(view(viewer, c, now, detailed=False, around=a) for c, a in pairs)
+
+
+def view(
+    viewer: Viewer, command: Command, now: datetime, *, detailed: bool, around: Around | None = None
+) -> CommandView:
+    """A stored command as a read model; steps and log only if `detailed`. What is `around` it is
+    read here unless given."""
     deployment = command.deployment
+    thresholds, advised = around or (fleet_objectives(command), _advised(command))
     state = CommandState(command.state)
     scope = fleet.object_scope(deployment)
     rule = approvals.rule_for(deployment.environment)
@@ -159,7 +184,7 @@ def view(viewer: Viewer, command: Command, now: datetime, *, detailed: bool) -> 
         approvals_needed=rule.needed,
         approvals=tuple(ApprovalLine(a.user_name, a.at, a.decision, a.reason) for a in decided),
         steps=tuple(_step(step) for step in steps),
-        compared=compared(command, fleet_objectives(command)),
+        compared=compared(command, thresholds, advised),
         worst=_worst(command.worst),
         recovered_after_s=command.recovery_s,
         true_now=command.true_now or {},
@@ -183,21 +208,23 @@ def view(viewer: Viewer, command: Command, now: datetime, *, detailed: bool) -> 
 
 def fleet_objectives(command: Command) -> Mapping[str, float]:
     """Thresholds of the deployment's objectives by compared key."""
-    from apps.slo import selectors as slo
-
     found = slo.objectives(command.deployment)
     return {f"{signal.value}_p95": facts.threshold_s for signal, facts in found.items()}
 
 
-def compared(command: Command, objectives: Mapping[str, float]) -> tuple[PredictedRow, ...]:
-    """Predicted against measured, one row a figure; the range is the prediction's 90 %."""
+def compared(
+    command: Command, objectives: Mapping[str, float], advised: Mapping[str, Any]
+) -> tuple[PredictedRow, ...]:
+    """Predicted against measured, one row a figure; the range is the prediction's 90 %. What was
+    before comes from the recommendation that the command carries out."""
     rows = []
+    before_by_key = {k: row.get("now") for k, row in advised.items() if isinstance(row, Mapping)}
     for key, code in COMPARED.items():
         stored = command.predicted.get(key)
         if not stored:
             continue
         after = _measurement(stored.get("after", stored))
-        before = _measurement(stored.get("now"))
+        before = _measurement(before_by_key.get(key))
         if after is None:
             continue
         measured = _measurement(command.measured.get(key))
@@ -214,6 +241,12 @@ def compared(command: Command, objectives: Mapping[str, float]) -> tuple[Predict
             )
         )
     return tuple(rows)
+
+
+def _advised(command: Command) -> Mapping[str, Any]:
+    if command.recommendation_id is None:
+        return {}
+    return planning.predicted_by_id(command.recommendation_id)
 
 
 def _meets(figure: Measurement, objective: float | None) -> bool | None:
@@ -368,8 +401,10 @@ def _log(command: Command) -> list[Change]:
                 continue
             code = "command_step"
             params |= {"step": int(event.params.get("step", 0)) + 1, "steps": len(command.plan)}
+            index = int(event.params.get("step", 0))
+            spec = command.plan[index] if 0 <= index < len(command.plan) else {}
             worker = str(event.params.get("worker", ""))
-            detail = Text("log.step_kind", {"name": f"{event.params.get('kind', '')} {worker}"})
+            detail = step_text(str(event.params.get("kind", "")), worker, spec)
         else:
             continue
         status = STATUS_OF.get(_state_or_none(name), Status.INFO)
@@ -387,7 +422,7 @@ def _state_or_none(name: str) -> CommandState:
 
 
 def _rolled_back_by(command: Command) -> str:
-    newest = command.rollbacks.order_by("-serial").first()
+    newest = max(command.rollbacks.all(), key=lambda row: row.serial, default=None)
     return newest.number if newest else ""
 
 

@@ -68,12 +68,24 @@ def view(
         since=record.since,
         for_s=(now - record.since).total_seconds(),
         evidence=tuple(
-            _tile(item, usual, ttft_objective_s, tpot_objective_s)
+            _queue_wait(item, figures, usual)
+            or _tile(item, usual, ttft_objective_s, tpot_objective_s)
             for item in diagnosis.evidence(record)[:MAX_TILES]
         ),
         wont_help=Text(f"wont_help.{cause}") if has_advice_to_avoid else None,
         worker=record.worker,
     )
+
+
+def _queue_wait(item: StoredEvidence, figures: DeploymentFigures, usual: Usual) -> Evidence | None:
+    """The queue's share of TTFT as the wait itself, with the share beside it."""
+    wait = figures.prefill.queue_time_mean if figures.prefill else None
+    if item.code != "queue_share" or wait is None or wait.value is None:
+        return None
+    params: dict[str, Any] = {"share": item.measurement.value, "usual_s": usual.queue_time_s}
+    given = {name: value for name, value in params.items() if value is not None}
+    comparison = Text("compare.share_of_ttft", given) if "share" in given else None
+    return Evidence("queue_wait", SEVERITY[item.status.value], wait, comparison)
 
 
 def _no_signal(

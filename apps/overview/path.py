@@ -122,11 +122,14 @@ def _first_step(total: Measurement, *parts: Measurement) -> Measurement:
     if total.value is None or len(known) < len(parts):
         return unknown(Unit.SECONDS)
     rest = total.number() - sum(part.number() for part in known)
+    if rest < 0:
+        # The stages' requests are not quite those whose first token came: nothing can be said.
+        return unknown(Unit.SECONDS)
     state = worst([total.state, *(part.state for part in known)])
     if state is State.NO_DATA:
         return unknown(Unit.SECONDS)
     return Measurement(
-        max(0.0, rest),
+        rest,
         Unit.SECONDS,
         state,
         total.observed_at,

@@ -232,9 +232,6 @@ def _notes(loaded: Loaded, found: Recommendation) -> tuple[Text, ...]:
             )
         else:
             notes.append(Text("note.flip"))
-        notes.append(Text("note.no_requests_lost"))
-    lowest = {role: min(found.current[role], found.targets[role]) for role in found.targets}
-    notes.append(Text("note.lowest_capacity", {"targets": lowest}))
     notes.append(Text("note.auto_rollback", {"soak_s": loaded.defaults.soak_s}))
     return tuple(notes)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from decimal import Decimal, InvalidOperation
-from typing import Any, Final
+from typing import Any
 
 from apps.accounts.domain.authorize import Permission, Viewer
 from apps.commands import services as commands
@@ -16,27 +16,6 @@ from . import deployment, recommendation
 from .commands import step_text
 from .domain.types import Check, PlannedStep, ReviewPage, Text
 from .loaded import Loaded
-
-#: Check codes of `commands` -> names on the page.
-CHECK: Final = {
-    "recommendation": "not_expired",
-    "recommendation_open": "not_expired",
-    "data_fresh": "fresh_data",
-    "guardrail": "guardrails",
-    "backend": "backend_reachable",
-    "preflight": "dry_run",
-    "gpus": "gpu_inventory",
-    "plan": "objective_on_the_way",
-    "not_frozen": "freeze",
-    "frozen": "freeze",
-    "step_limit": "max_step",
-    "min_workers": "floor",
-    "passing_state": "objective_on_the_way",
-    "no_foreign_change": "no_foreign_writer",
-    "gpu_budget": "gpu_inventory",
-    "ratio_limits": "ratio_bounds",
-    "active_command": "no_active_command",
-}
 
 
 def page(viewer: Viewer, number: str, now: datetime) -> ReviewPage:
@@ -50,7 +29,7 @@ def page(viewer: Viewer, number: str, now: datetime) -> ReviewPage:
     dry, refused = _dry_run(viewer, found, now) if may_propose else (None, None)
     checks = tuple(_checks(loaded, found, dry))
     blocked = view.blocked or refused
-    all_pass = all(check.passed for check in checks)
+    all_pass = dry is not None and all(c.ok for c in dry.checks if c.is_blocking)
     return ReviewPage(
         deployment=deployment.build(loaded),
         recommendation=view,
@@ -62,7 +41,7 @@ def page(viewer: Viewer, number: str, now: datetime) -> ReviewPage:
         ),
         expected_revision=found.expected_revision,
         plan_hash=dry.plan_hash if dry else "",
-        may_apply=may_propose and blocked is None and all_pass and dry is not None,
+        may_apply=may_propose and blocked is None and all_pass,
         one_person_may=rule.own_proposal and may_approve,
         why_not=view.why_not or blocked or (None if all_pass else Text("why_not.blocked")),
     )
@@ -107,13 +86,12 @@ def _checks(loaded: Loaded, found: Any, dry: commands.DryRun | None) -> list[Che
     ]
     seen = {row.code for row in rows}
     for item in dry.checks if dry else ():
-        code = CHECK.get(item.code, item.code)
-        if code in seen:
-            if not item.passed:
-                rows = [Check(r.code, r.code != code and r.passed, r.detail) for r in rows]
+        if item.code in seen:
+            if not item.ok:
+                rows = [Check(r.code, r.code != item.code and r.passed, r.detail) for r in rows]
             continue
-        seen.add(code)
-        rows.append(Check(code, item.passed, _detail(item)))
+        seen.add(item.code)
+        rows.append(Check(item.code, item.ok, _detail(item)))
     return rows
 
 

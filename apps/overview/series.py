@@ -11,7 +11,6 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from apps.commands.models import Command
-from apps.engines.histogram import share_at_or_below
 from apps.planning import selectors as planning
 from apps.telemetry import selectors as telemetry
 from apps.telemetry.domain.series import Point
@@ -146,20 +145,6 @@ def _evaluated(
             busy[role][index] = _round(_number(row.busy.get(role)))
         good[index] = _round(_number(row.goodput.get("rate")))
     return busy, good
-
-
-def good_share_bounds(loaded: Loaded, row: Point) -> tuple[float, float] | None:
-    """Both ends of the good share from the marginals (DESIGN law 3a)."""
-    shares = []
-    for histogram, key in ((row.ttft_histogram, "ttft"), (row.tpot_histogram, "tpot")):
-        threshold = loaded.thresholds.get(key)
-        if histogram is None or histogram.count <= 0 or threshold is None:
-            return None
-        shares.append(share_at_or_below(histogram, threshold).share)
-    if any(share is None for share in shares):
-        return None
-    a, b = (float(share) for share in shares if share is not None)
-    return max(0.0, a + b - 1), min(a, b)
 
 
 def _events(loaded: Loaded, span: Range) -> list[dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from .domain.types import Banner, SourceLine, Status, Text
 from .loaded import Loaded
@@ -57,7 +58,7 @@ def banners(loaded: Loaded) -> Iterator[Banner]:
         elif source.last_ok_at is None or (
             (loaded.now - source.last_ok_at).total_seconds() >= 2 * interval
         ):
-            params = {"source": source.name}
+            params: dict[str, Any] = {"source": source.name}
             if source.last_ok_at is not None:
                 params |= {
                     "age_s": (loaded.now - source.last_ok_at).total_seconds(),

@@ -98,6 +98,8 @@
       now.forEach((id) => body.append(next.getElementById(id)));
       const note = next.getElementById("moved");
       if (note) { note.hidden = false; note.textContent = note.dataset.text.replace("{n}", moved); }
+      // The held order is not the server's answer: without a tag the next request gets it whole.
+      next.getElementById("live").dataset.etag = "";
       ctx.text = next.body.innerHTML;
     }
   }

@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -51,8 +52,8 @@ class Fleet:
     def deployment(self, slug: str = "chat-pd") -> dict[str, Any]:
         return next(item for item in self.state["deployments"] if item["slug"] == slug)
 
-    def router_workers(self, slug: str = "chat-pd") -> dict[str, str]:
-        """URL -> worker type, as the real router lists them."""
+    def router_rows(self, slug: str = "chat-pd") -> list[dict[str, Any]]:
+        """Every row of the real router's list, so that a doubled one shows."""
         router = self.deployment(slug)["router"]
         answer = requests.get(
             f"{router['url']}/workers",
@@ -60,7 +61,29 @@ class Fleet:
             timeout=10,
         )
         answer.raise_for_status()
-        return {w["url"]: w["worker_type"] for w in answer.json()["workers"]}
+        found: list[dict[str, Any]] = answer.json()["workers"]
+        return found
+
+    def router_workers(self, slug: str = "chat-pd") -> dict[str, str]:
+        """URL -> worker type, as the real router lists them."""
+        return {w["url"]: w["worker_type"] for w in self.router_rows(slug)}
+
+    def engine_roles(self, slug: str = "chat-pd") -> dict[str, str]:
+        """URL -> role by each SGLang engine's own word."""
+        found = {}
+        for worker in self.deployment(slug)["workers"]:
+            answer = requests.get(f"{worker['url']}/server_info", timeout=10)
+            answer.raise_for_status()
+            found[worker["url"]] = answer.json()["disaggregation_mode"]
+        return found
+
+    def fault(self, worker: str, kind: str, value: Any = None, slug: str = "chat-pd") -> None:
+        """Break one engine, or mend it with `normal`."""
+        self.post("/fault", deployment=slug, worker=worker, kind=kind, value=value)
+
+    def worst_stall_s(self, since: float = 0.0) -> float:
+        """The longest time the fleet's process stood still since `since` (Unix s)."""
+        return max((stall["seconds"] for stall in self.truth(since)["stalls"]), default=0.0)
 
     def stop(self) -> None:
         if self.process.poll() is None:
@@ -120,10 +143,8 @@ class Product:
         self.process = subprocess.Popen(
             [sys.executable, "manage.py", "up", "--demo", "--attach", str(self.fleet.state_file),
              "--port", str(self.port), "--demo-file", str(self.demo_file), *self.extra],
-            cwd=ROOT,
-            env={**os.environ, "FULCRUM_STATE_DIR": str(self.folder / "state"),
-                 "DJANGO_SETTINGS_MODULE": "controlplane.settings.embedded"},
-            stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
+            cwd=ROOT, env=self.environment, stdout=log, stderr=subprocess.STDOUT,
+            start_new_session=True,
         )  # fmt: skip
         log.close()
         wait_until(
@@ -156,6 +177,46 @@ class Product:
     @property
     def url(self) -> str:
         return self.details["url"].rstrip("/")
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {
+            **os.environ,
+            "FULCRUM_STATE_DIR": str(self.folder / "state"),
+            "DJANGO_SETTINGS_MODULE": "controlplane.settings.embedded",
+        }
+
+    def manage(self, *arguments: str, timeout_s: float = 90) -> subprocess.CompletedProcess[str]:
+        """`manage.py ...` on this product's state; the caller reads the exit code."""
+        return subprocess.run(
+            [sys.executable, "manage.py", *arguments], cwd=ROOT, env=self.environment,
+            capture_output=True, text=True, timeout=timeout_s,
+        )  # fmt: skip
+
+    def rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
+        """Rows of the product's database, opened read-only; works while it is killed too."""
+        file = self.folder / "state" / "fulcrum.sqlite3"
+        with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True, timeout=10)) as database:
+            return database.execute(query, values).fetchall()
+
+    def signed_in(self) -> requests.Session:
+        """A browser's session of the demo user."""
+        session = requests.Session()
+        page = session.get(f"{self.url}/signin/", timeout=20)
+        assert page.status_code == 200, page.text[:500]
+        done = session.post(
+            f"{self.url}/signin/",
+            data={
+                "login": self.details["user"],
+                "password": self.details["password"],
+                "csrfmiddlewaretoken": session.cookies["csrftoken"],
+            },
+            headers={"Referer": f"{self.url}/signin/"},
+            allow_redirects=False,
+            timeout=20,
+        )
+        assert done.status_code == 302, (done.status_code, done.text[:500])
+        return session
 
     def request(self, method: str, path: str, **arguments: Any) -> requests.Response:
         headers = {"Authorization": f"Bearer {self.details['token']}"}

@@ -1,35 +1,59 @@
-"""Commands: list, detail, propose, approve, reject, cancel, roll back; kill switches."""
+"""Commands: list, detail, propose, approve, reject, cancel, roll back."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
 from uuid import UUID
 
 from django.db.models import QuerySet
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 from rest_framework import serializers, status
 from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from apps.accounts.domain.authorize import ScopeKind, Viewer
+from apps.accounts.domain.authorize import Viewer
 from apps.api.encode import plain, serializer_of
 from apps.api.errors import Problem
+from apps.api.filters import filter_set
 from apps.commands import selectors, services
+from apps.commands.domain.states import CommandState, Kind
 from apps.commands.services import DryRun
+from apps.commands.services.errors import BadTarget
 from apps.common.clock import utcnow
 from apps.fleet import selectors as fleet
-from apps.overview import selectors as overview
+from apps.overview import commands as overview
 from apps.overview.domain.types import CommandView
-from apps.planning import selectors as planning
 
-from .base import MeasurementField, ReadOnly
+from .base import MeasurementField, ReadOnly, ReasonSerializer
+from .planning import recommendation_named
+
+#: Far above any fleet; a larger target is a slip of the keyboard.
+MOST_WORKERS: Final = 10_000
+LONGEST_ROLE: Final = 32
+LONGEST_KEY: Final = 120
+KEY_HEADER = OpenApiParameter(
+    "Idempotency-Key",
+    str,
+    OpenApiParameter.HEADER,
+    description="The same key gives the same command, never a second one; up to 120 characters.",
+)
+MATCH_HEADER = OpenApiParameter(
+    "If-Match",
+    str,
+    OpenApiParameter.HEADER,
+    description="The revision that the targets replace, in place of `expected_revision`.",
+)
 
 CommandSerializer = serializer_of(CommandView)
 
 
 class CommandAnswer(CommandSerializer):  # type: ignore[misc, valid-type]
-    """A command; a finished one shows `predicted` and `measured` maps of figures."""
+    """A command; a finished one shows `predicted` and `measured` maps of figures.
+
+    Lists leave out steps, log and diff; `plan_hash` is what an approval names.
+    """
 
     deployment = serializers.CharField()
     targets = serializers.DictField(child=serializers.IntegerField())
@@ -38,22 +62,48 @@ class CommandAnswer(CommandSerializer):  # type: ignore[misc, valid-type]
     measured = serializers.DictField(child=MeasurementField())
 
 
+class TargetsField(serializers.DictField):
+    """Role to an absolute, whole number of workers; "3", 3.0 and true are no such numbers."""
+
+    child = serializers.IntegerField(min_value=0, max_value=MOST_WORKERS)
+
+    def to_internal_value(self, data: Any) -> dict[str, int]:
+        if not isinstance(data, dict) or not data:
+            raise serializers.ValidationError("Map each role to a number of workers.")
+        for role, target in data.items():
+            if len(role) > LONGEST_ROLE or not role.isascii() or not role.isprintable():
+                raise serializers.ValidationError("A role is a short plain name.")
+            whole = isinstance(target, int) and not isinstance(target, bool)
+            if not whole or not 0 <= target <= MOST_WORKERS:
+                raise BadTarget(role=role, target=str(target)[:40])
+        return dict(data)
+
+
 class NewCommandSerializer(serializers.Serializer[Any]):
     """Either `recommendation` (id or number), or `deployment` and absolute `targets`."""
 
-    recommendation = serializers.CharField(required=False)
-    deployment = serializers.SlugField(required=False)
-    targets = serializers.DictField(child=serializers.JSONField(), required=False)
-    expected_revision = serializers.IntegerField(required=False, min_value=1)
-    dry_run = serializers.BooleanField(required=False, default=False)
+    recommendation = serializers.CharField(required=False, max_length=64)
+    deployment = serializers.SlugField(required=False, max_length=63)
+    targets = TargetsField(required=False)
+    expected_revision = serializers.IntegerField(
+        required=False, min_value=1, max_value=2**31 - 1, help_text="needed with `targets`"
+    )
+    dry_run = serializers.BooleanField(
+        required=False, default=False, help_text="plan and check, write nothing"
+    )
     note = serializers.CharField(required=False, allow_blank=True, max_length=2000, default="")
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        if "recommendation" not in attrs and not {"deployment", "targets"} <= attrs.keys():
+        by_hand = attrs.keys() & {"deployment", "targets"}
+        if "recommendation" in attrs and by_hand:
+            raise serializers.ValidationError(
+                "Give either `recommendation`, or `deployment` with `targets`, not both."
+            )
+        if "recommendation" not in attrs and len(by_hand) < 2:
             raise serializers.ValidationError(
                 "Give `recommendation`, or `deployment` with `targets`."
             )
-        if "recommendation" not in attrs and "expected_revision" not in attrs:
+        if by_hand and "expected_revision" not in attrs:
             raise serializers.ValidationError(
                 {"expected_revision": "Name the revision your targets replace (or If-Match)."}
             )
@@ -65,42 +115,75 @@ class DecisionSerializer(serializers.Serializer[Any]):
     reason = serializers.CharField(required=False, allow_blank=True, max_length=2000, default="")
 
 
-class ReasonSerializer(serializers.Serializer[Any]):
-    reason = serializers.CharField(required=False, allow_blank=True, max_length=2000, default="")
+class RefusalSerializer(serializers.Serializer[Any]):
+    """The first reason why the command would be refused now."""
+
+    code = serializers.CharField()
+    detail = serializers.CharField()
+    what_to_do = serializers.CharField()
+    params = serializers.DictField()
+
+
+class DryRunSerializer(serializers.Serializer[Any]):
+    """What a command would do. Nothing was written."""
+
+    dry_run = serializers.BooleanField()
+    kind = serializers.ChoiceField(choices=[kind.value for kind in Kind])
+    targets = serializers.DictField(child=serializers.IntegerField())
+    before = serializers.DictField(child=serializers.IntegerField())
+    expected_revision = serializers.IntegerField()
+    steps = serializers.ListField(child=serializers.DictField())
+    rollback_steps = serializers.ListField(child=serializers.DictField())
+    rollback_refused = serializers.CharField(allow_blank=True)
+    plan_hash = serializers.CharField(allow_blank=True)
+    lowest = serializers.DictField(
+        child=serializers.IntegerField(), help_text="fewest serving workers per role on the way"
+    )
+    extra_gpus = serializers.CharField()
+    checks = serializers.ListField(child=serializers.DictField())
+    predicted = serializers.DictField(child=MeasurementField())
+    refused = RefusalSerializer(allow_null=True)
 
 
 class Commands(ReadOnly):
-    """What people and the planner changed, and how it went."""
+    """What people and the planner changed, and how it went; found by number ("C-7") or id."""
 
     serializer_class = CommandAnswer
-    filterset_fields = ["deployment__slug", "state", "kind"]
+    filterset_class = filter_set(
+        {"state": [state.value for state in CommandState], "kind": [kind.value for kind in Kind]},
+        deployment="deployment__slug",
+        state="state",
+        kind="kind",
+        recommendation="recommendation_number",
+    )
     ordering = "-serial"
+    sort_fields = ("requested_at",)
     lookup_field = "number"
 
     def rows(self, viewer: Viewer) -> QuerySet[Any]:
         return selectors.commands_for(viewer)
 
     def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        page = self.paginate_queryset(self.filter_queryset(self.get_queryset()))
-        return self.get_paginated_response([self._answer(row, detailed=False) for row in page])
+        rows = self.paginate_queryset(self.filter_queryset(self.get_queryset())) or []
+        views = overview.views(self.viewer, rows, utcnow())
+        return self.get_paginated_response(
+            [_answer(row, view) for row, view in zip(rows, views, strict=True)]
+        )
 
     def retrieve(self, request: Request, number: str = "", **kwargs: Any) -> Response:
-        return Response(self._answer(selectors.command_by_number(self.viewer, number)))
+        return self._fresh(number)
 
     @extend_schema(
         request=NewCommandSerializer,
-        responses={201: CommandAnswer},
-        parameters=[
-            OpenApiParameter("Idempotency-Key", str, OpenApiParameter.HEADER),
-            OpenApiParameter("If-Match", str, OpenApiParameter.HEADER),
-        ],
+        responses={
+            201: CommandAnswer,
+            200: OpenApiResponse(DryRunSerializer, "With `dry_run`: the plan and the checks."),
+        },
+        parameters=[KEY_HEADER, MATCH_HEADER],
     )
     def create(self, request: Request) -> Response:
-        body = dict(request.data) if isinstance(request.data, dict) else {}
-        revision = _if_match(request)
-        if revision is not None:
-            body.setdefault("expected_revision", revision)
-        asked = NewCommandSerializer(data=body)
+        """Propose absolute targets or apply a recommendation; approval is a step of its own."""
+        asked = NewCommandSerializer(data=_with_revision(request))
         asked.is_valid(raise_exception=True)
         data = asked.validated_data
         done = services.propose(
@@ -112,137 +195,96 @@ class Commands(ReadOnly):
             expected_revision=data.get("expected_revision"),
             note_text=data["note"],
             dry_run=data["dry_run"],
-            idempotency_key=request.headers.get("Idempotency-Key", "")[:120],
+            idempotency_key=_key(request),
             via="api",
         )
         if isinstance(done, DryRun):
             return Response(_dry(done))
-        fresh = selectors.command_by_number(self.viewer, done.number)
-        return Response(self._answer(fresh), status=status.HTTP_201_CREATED)
+        return self._fresh(done.number, status.HTTP_201_CREATED)
 
     @extend_schema(request=DecisionSerializer, responses={200: CommandAnswer})
     @action(detail=True, methods=["post"])
     def approve(self, request: Request, number: str = "") -> Response:
+        """Approve exactly the plan with this hash; tokens and proposers may not in production."""
+        command = selectors.command_by_number(self.viewer, number)
         asked = DecisionSerializer(data=request.data)
         asked.is_valid(raise_exception=True)
-        command = selectors.command_by_number(self.viewer, number)
         services.approve(
             actor=self.viewer,
             now=utcnow(),
             command_id=command.pk,
             plan_hash=asked.validated_data["plan_hash"],
             reason=asked.validated_data["reason"],
+            via="api",
         )
         return self._fresh(number)
 
     @extend_schema(request=ReasonSerializer, responses={200: CommandAnswer})
     @action(detail=True, methods=["post"])
     def reject(self, request: Request, number: str = "") -> Response:
+        """Refuse a proposal."""
         command = selectors.command_by_number(self.viewer, number)
         services.reject(
-            actor=self.viewer, now=utcnow(), command_id=command.pk, reason=_reason(request)
+            actor=self.viewer,
+            now=utcnow(),
+            command_id=command.pk,
+            reason=_reason(request),
+            via="api",
         )
         return self._fresh(number)
 
     @extend_schema(request=ReasonSerializer, responses={200: CommandAnswer})
     @action(detail=True, methods=["post"])
     def cancel(self, request: Request, number: str = "") -> Response:
+        """Stop a command: at once before it runs, between two steps while it runs."""
         command = selectors.command_by_number(self.viewer, number)
         services.cancel(
             actor=self.viewer, now=utcnow(), command_id=command.pk, reason=_reason(request)
         )
         return self._fresh(number)
 
-    @extend_schema(request=ReasonSerializer, responses={201: CommandAnswer})
+    @extend_schema(
+        request=ReasonSerializer, responses={201: CommandAnswer}, parameters=[KEY_HEADER]
+    )
     @action(detail=True, methods=["post"])
     def rollback(self, request: Request, number: str = "") -> Response:
-        """A new command that leads back; its own page shows its steps."""
+        """A command that leads back: a new one, the one under way, or the running one itself."""
         command = selectors.command_by_number(self.viewer, number)
         made = services.rollback(
-            actor=self.viewer, now=utcnow(), command_id=command.pk, reason=_reason(request)
+            actor=self.viewer,
+            now=utcnow(),
+            command_id=command.pk,
+            reason=_reason(request),
+            idempotency_key=_key(request),
         )
-        fresh = selectors.command_by_number(self.viewer, made.number)
-        return Response(self._answer(fresh), status=status.HTTP_201_CREATED)
+        return self._fresh(made.number, status.HTTP_201_CREATED)
 
-    def _fresh(self, number: str) -> Response:
-        return Response(self._answer(selectors.command_by_number(self.viewer, number)))
+    def _fresh(self, number: str, code: int = status.HTTP_200_OK) -> Response:
+        command = selectors.command_by_number(self.viewer, number)
+        view = overview.view(self.viewer, command, utcnow(), detailed=True)
+        return Response(_answer(command, view), status=code)
 
-    def _answer(self, command: Any, *, detailed: bool = True) -> dict[str, Any]:
-        view = overview.command_view(self.viewer, command, utcnow(), detailed=detailed)
-        answer: dict[str, Any] = plain(view)
-        answer |= {
-            "deployment": view.deployment_slug,
-            "targets": command.targets,
-            "before": command.before,
-            "predicted": {key: _after(value) for key, value in command.predicted.items()},
-            "measured": dict(command.measured),
-        }
-        return answer
-
-    def _deployment(self, data: dict[str, Any]) -> UUID | None:
+    def _deployment(self, data: Mapping[str, Any]) -> UUID | None:
         if "deployment" not in data:
             return None
         return fleet.deployment_by_slug(self.viewer, data["deployment"]).pk
 
-    def _recommendation(self, data: dict[str, Any]) -> UUID | None:
+    def _recommendation(self, data: Mapping[str, Any]) -> UUID | None:
         if "recommendation" not in data:
             return None
-        found: UUID = planning.recommendation_by_number(self.viewer, data["recommendation"]).pk
+        found: UUID = recommendation_named(self.viewer, data["recommendation"]).pk
         return found
 
 
-class KillSwitchSerializer(serializers.Serializer[Any]):
-    scope_kind = serializers.CharField()
-    scope_id = serializers.UUIDField(allow_null=True)
-    on = serializers.BooleanField()
-    by = serializers.CharField(source="by_name")
-    at = serializers.DateTimeField()
-    reason = serializers.CharField(allow_blank=True)
-
-
-class SetKillSwitchSerializer(serializers.Serializer[Any]):
-    deployment = serializers.SlugField(required=False)
-    cluster = serializers.SlugField(required=False)
-    on = serializers.BooleanField()
-    reason = serializers.CharField(required=False, allow_blank=True, max_length=2000, default="")
-
-
-class KillSwitches(ReadOnly):
-    """Switches that stop every command in a scope; without a scope, in the installation."""
-
-    serializer_class = KillSwitchSerializer
-    ordering = ("scope_kind", "pk")
-
-    def rows(self, viewer: Viewer) -> QuerySet[Any]:
-        scope_ids = [*fleet.deployments_for(viewer).values_list("pk", flat=True)]
-        scope_ids += [*fleet.clusters_for(viewer).values_list("pk", flat=True)]
-        switches = selectors.kill_switches()
-        return switches.filter(scope_id__in=scope_ids) | switches.filter(scope_id__isnull=True)
-
-    @extend_schema(request=SetKillSwitchSerializer, responses={200: KillSwitchSerializer})
-    def create(self, request: Request) -> Response:
-        asked = SetKillSwitchSerializer(data=request.data)
-        asked.is_valid(raise_exception=True)
-        data = asked.validated_data
-        kind, scope_id = ScopeKind.INSTALLATION, None
-        if "deployment" in data:
-            kind = ScopeKind.DEPLOYMENT
-            scope_id = fleet.deployment_by_slug(self.viewer, data["deployment"]).pk
-        elif "cluster" in data:
-            kind = ScopeKind.CLUSTER
-            cluster = fleet.clusters_for(self.viewer).filter(slug=data["cluster"]).first()
-            if cluster is None:
-                raise fleet.NotVisible(data["cluster"])
-            scope_id = cluster.pk
-        row = services.set_kill_switch(
-            actor=self.viewer,
-            now=utcnow(),
-            scope_kind=kind,
-            scope_id=scope_id,
-            on=data["on"],
-            reason=data["reason"],
-        )
-        return Response(KillSwitchSerializer(row).data)
+def _answer(command: Any, view: CommandView) -> dict[str, Any]:
+    answer: dict[str, Any] = plain(view)
+    return answer | {
+        "deployment": view.deployment_slug,
+        "targets": command.targets,
+        "before": command.before,
+        "predicted": {key: _after(value) for key, value in command.predicted.items()},
+        "measured": dict(command.measured),
+    }
 
 
 def _dry(done: DryRun) -> dict[str, Any]:
@@ -251,15 +293,19 @@ def _dry(done: DryRun) -> dict[str, Any]:
         name: plain(getattr(done, name))
         for name in (
             "kind", "targets", "before", "expected_revision", "steps", "rollback_steps",
-            "rollback_refused", "plan_hash", "lowest", "extra_gpus", "checks", "predicted",
+            "rollback_refused", "plan_hash", "lowest", "extra_gpus", "checks",
         )
     }  # fmt: skip
+    answer["predicted"] = {key: _after(value) for key, value in done.predicted.items()}
     answer["dry_run"] = True
-    answer["refused"] = (
-        None
-        if error is None
-        else {"code": error.code, "detail": str(error), "params": error.params}
-    )
+    answer["refused"] = None
+    if error is not None:
+        answer["refused"] = {
+            "code": error.code,
+            "detail": str(error),
+            "what_to_do": error.what_to_do,
+            "params": plain(error.params),
+        }
     return answer
 
 
@@ -273,10 +319,31 @@ def _reason(request: Request) -> str:
     return str(asked.validated_data["reason"])
 
 
+def _with_revision(request: Request) -> Any:
+    """The body, with the revision of If-Match; two that differ are refused."""
+    revision = _if_match(request)
+    if revision is None or not isinstance(request.data, dict):
+        return request.data
+    body = dict(request.data)
+    if body.setdefault("expected_revision", revision) != revision:
+        raise Problem(400, "invalid", "If-Match and `expected_revision` differ; send one of them.")
+    return body
+
+
 def _if_match(request: Request) -> int | None:
-    text = request.headers.get("If-Match", "").strip().strip('"')
+    text = request.headers.get("If-Match", "").strip().removeprefix("W/").strip('"')
     if not text:
         return None
-    if not text.isdigit():
+    if not (text.isascii() and text.isdecimal() and len(text) < 10):
         raise Problem(400, "invalid", "If-Match holds the revision number, for example 41.")
     return int(text)
+
+
+def _key(request: Request) -> str:
+    """The idempotency key; a longer one is refused, since two could share their beginning."""
+    key = request.headers.get("Idempotency-Key", "").strip()
+    if len(key) > LONGEST_KEY or not key.isascii() or not (key == "" or key.isprintable()):
+        raise Problem(
+            400, "invalid", f"Idempotency-Key holds up to {LONGEST_KEY} printable ASCII characters."
+        )
+    return key

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
-from typing import Any
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
 
 from django.db.models import QuerySet
 from django.utils.dateparse import parse_datetime
@@ -16,6 +18,7 @@ from rest_framework.response import Response
 from apps.accounts.domain.authorize import Viewer
 from apps.api.encode import plain, serializer_of
 from apps.api.errors import Problem
+from apps.api.filters import check_parameters, filter_set
 from apps.common.clock import utcnow
 from apps.engines import loader
 from apps.fleet import selectors as fleet
@@ -24,8 +27,14 @@ from apps.overview.domain.types import DeploymentPage, DiagnosisView, PathView
 from apps.overview.series import PANELS
 from apps.telemetry import selectors as telemetry
 
-from .base import ReadOnly
+from .base import AddressField, Constant, Derived, ReadOnly
 from .fleet import DeploymentSerializer
+
+#: Closed lists of the inventory, as `?environment=` and `?mode=` take them.
+ENVIRONMENTS: Final = ("production", "staging", "demo")
+MODES: Final = ("observe", "recommend", "approve", "auto")
+SOURCE_KINDS: Final = ("prometheus", "scrape")
+SOURCE_STATES: Final = ("new", "ok", "down")
 
 SUMMARY_FIELDS = (
     "slug", "name", "model", "engine", "cluster", "environment", "mode", "gpus", "accelerator",
@@ -50,8 +59,17 @@ class SeriesSerializer(serializers.Serializer[Any]):
 
 class Deployments(ReadOnly):
     serializer_class = DeploymentSerializer
-    filterset_fields = ["cluster__slug", "environment", "mode"]
+    filterset_class = filter_set(
+        {"environment": ENVIRONMENTS, "mode": MODES},
+        slug="slug",
+        cluster="cluster__slug",
+        team="team__slug",
+        environment="environment",
+        mode="mode",
+        served_model="served_model",
+    )
     ordering = "slug"
+    sort_fields = ("name", "created_at")
     lookup_field = "slug"
 
     def rows(self, viewer: Viewer) -> QuerySet[Any]:
@@ -89,8 +107,10 @@ class Deployments(ReadOnly):
     )
     @action(detail=True)
     def series(self, request: Request, slug: str = "") -> Response:
+        check_parameters(request, ("panels", "from", "to"))
         now = utcnow()
-        panels = tuple(filter(None, request.query_params.get("panels", "ttft,tpot").split(",")))
+        asked = (request.query_params.get("panels") or "ttft,tpot").split(",")
+        panels = tuple(dict.fromkeys(filter(None, asked)))
         unknown = sorted(set(panels) - set(PANELS))
         if unknown:
             raise Problem(
@@ -105,21 +125,35 @@ class Deployments(ReadOnly):
         )
 
 
+_UNITS: Final = {"m": 60, "h": 3600, "d": 86_400}
+_AGO: Final = re.compile(r"-([0-9]{1,6})([mhd])")
+#: Nothing was measured before, and arithmetic at the ends of the calendar overflows.
+_FIRST, _LAST = datetime(2000, 1, 1, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC)
+
+
 def _moment(text: str, now: datetime, name: str) -> datetime | None:
+    """A time in UTC from ISO 8601 or "-3h"; None for now. Raises Problem."""
     if not text or text == "now":
         return None
-    if text.startswith("-") and text[-1:] in _UNITS and text[1:-1].isdigit():
-        return now - timedelta(seconds=int(text[1:-1]) * _UNITS[text[-1]])
+    ago = _AGO.fullmatch(text)
+    if ago is not None:
+        found = now - timedelta(seconds=int(ago[1]) * _UNITS[ago[2]])
+    else:
+        # A plus sign that nobody escaped arrives as a space.
+        parsed = _parsed(text.replace(" ", "+")) or _parsed(text)
+        if parsed is None or parsed.tzinfo is None or not 2000 <= parsed.year < 2200:
+            raise Problem(
+                400, "invalid", f"`{name}` is not a time such as 2026-11-29T16:08Z or -3h."
+            )
+        found = parsed.astimezone(UTC)
+    return min(max(found, _FIRST), _LAST)
+
+
+def _parsed(text: str) -> datetime | None:
     try:
-        found = parse_datetime(text)
+        return parse_datetime(text)
     except ValueError:
-        found = None
-    if found is None or found.tzinfo is None:
-        raise Problem(400, "invalid", f"`{name}` is not a time such as 2026-11-29T16:08Z or -3h.")
-    return found
-
-
-_UNITS = {"m": 60, "h": 3600, "d": 86_400}
+        return None
 
 
 class SourceSerializer(serializers.Serializer[Any]):
@@ -130,7 +164,7 @@ class SourceSerializer(serializers.Serializer[Any]):
     cluster = serializers.CharField(source="cluster.slug")
     deployment = serializers.CharField(source="deployment.slug", default=None, allow_null=True)
     kind = serializers.CharField()
-    url = serializers.CharField(allow_blank=True)
+    url = AddressField(allow_blank=True)
     interval_s = serializers.FloatField()
     state = serializers.CharField()
     last_ok_at = serializers.DateTimeField(allow_null=True)
@@ -140,7 +174,13 @@ class SourceSerializer(serializers.Serializer[Any]):
 
 class Sources(ReadOnly):
     serializer_class = SourceSerializer
-    filterset_fields = ["kind", "state", "deployment__slug"]
+    filterset_class = filter_set(
+        {"kind": SOURCE_KINDS, "state": SOURCE_STATES},
+        kind="kind",
+        state="state",
+        deployment="deployment__slug",
+        cluster="cluster__slug",
+    )
     ordering = ("name", "pk")
 
     def rows(self, viewer: Viewer) -> QuerySet[Any]:
@@ -157,31 +197,25 @@ class CoverageSerializer(serializers.Serializer[Any]):
     reason = serializers.CharField(allow_blank=True)
 
 
-class Coverage(ReadOnly):
-    """Which signals of which deployment were found, under which metric name."""
+class Coverage(Derived):
+    """Which signals of which deployment were found, under which metric name.
+
+    A page holds all lines of up to `page_size` deployments.
+    """
 
     serializer_class = CoverageSerializer
-    pagination_class = None
+    filterset_class = filter_set(deployment="slug")
+    ordering = "slug"
 
     def rows(self, viewer: Viewer) -> QuerySet[Any]:
         return fleet.deployments_for(viewer)
 
-    @extend_schema(
-        responses={200: CoverageSerializer(many=True)},
-        parameters=[OpenApiParameter("deployment", str)],
-    )
-    def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        rows = self.rows(self.viewer)
-        slug = request.query_params.get("deployment")
-        if slug:
-            rows = rows.filter(slug=slug)
-        return Response(
-            [
-                {"deployment": deployment.slug, **plain(item)}
-                for deployment in rows
-                for item in telemetry.coverage(deployment)
-            ]
-        )
+    def lines(self, rows: Sequence[Any]) -> Sequence[Mapping[str, Any]]:
+        return [
+            {"deployment": deployment.slug, **plain(item)}
+            for deployment in rows
+            for item in telemetry.coverage(deployment)
+        ]
 
 
 class ProfileSerializer(serializers.Serializer[Any]):
@@ -189,20 +223,13 @@ class ProfileSerializer(serializers.Serializer[Any]):
     signals = serializers.ListField(child=serializers.CharField())
 
 
-class Profiles(ReadOnly):
+class Profiles(Constant):
     """Shipped engine profiles and the signals each can read."""
 
     serializer_class = ProfileSerializer
-    pagination_class = None
 
-    def rows(self, viewer: Viewer) -> QuerySet[Any]:
-        return fleet.deployments_for(viewer).none()
-
-    @extend_schema(responses={200: ProfileSerializer(many=True)})
-    def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        return Response(
-            [
-                {"name": name, "signals": sorted(s.value for s in loader.load(name).signals)}
-                for name in loader.names()
-            ]
-        )
+    def items(self) -> Sequence[Mapping[str, Any]]:
+        return [
+            {"name": name, "signals": sorted(s.value for s in loader.load(name).signals)}
+            for name in loader.names()
+        ]

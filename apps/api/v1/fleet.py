@@ -9,9 +9,10 @@ from rest_framework import serializers
 
 from apps.accounts.domain.authorize import Viewer
 from apps.accounts.selectors import teams_for
+from apps.api.filters import filter_set
 from apps.fleet import selectors
 
-from .base import ReadOnly
+from .base import AddressField, ReadOnly
 
 
 class ClusterSerializer(serializers.Serializer[Any]):
@@ -112,7 +113,7 @@ class WorkerSerializer(serializers.Serializer[Any]):
     id = serializers.UUIDField()
     deployment = serializers.CharField(source="deployment.slug")
     name = serializers.CharField()
-    url = serializers.CharField()
+    url = AddressField()
     role = serializers.CharField()
     role_source = serializers.CharField()
     serving = serializers.CharField()
@@ -129,7 +130,7 @@ class TeamSerializer(serializers.Serializer[Any]):
 
 class Clusters(ReadOnly):
     serializer_class = ClusterSerializer
-    filterset_fields = ["slug"]
+    filterset_class = filter_set(slug="slug")
     ordering = "slug"
 
     def rows(self, viewer: Viewer) -> QuerySet[Any]:
@@ -138,7 +139,7 @@ class Clusters(ReadOnly):
 
 class Nodes(ReadOnly):
     serializer_class = NodeSerializer
-    filterset_fields = ["cluster__slug", "name"]
+    filterset_class = filter_set(cluster="cluster__slug", name="name")
     ordering = ("name", "pk")
 
     def rows(self, viewer: Viewer) -> QuerySet[Any]:
@@ -147,7 +148,9 @@ class Nodes(ReadOnly):
 
 class Devices(ReadOnly):
     serializer_class = DeviceSerializer
-    filterset_fields = ["node__name", "accelerator__slug"]
+    filterset_class = filter_set(
+        cluster="node__cluster__slug", node="node__name", accelerator="accelerator__slug"
+    )
 
     def rows(self, viewer: Viewer) -> QuerySet[Any]:
         return selectors.devices_for(viewer)
@@ -155,7 +158,8 @@ class Devices(ReadOnly):
 
 class Accelerators(ReadOnly):
     serializer_class = AcceleratorSerializer
-    filterset_fields = ["slug", "vendor"]
+    filterset_class = filter_set(slug="slug", vendor="vendor")
+    sort_fields = ("vendor", "name")
     ordering = "slug"
 
     def rows(self, viewer: Viewer) -> QuerySet[Any]:
@@ -164,7 +168,8 @@ class Accelerators(ReadOnly):
 
 class Models(ReadOnly):
     serializer_class = ModelSerializer
-    filterset_fields = ["slug", "hf_id"]
+    filterset_class = filter_set(slug="slug", hf_id="hf_id")
+    sort_fields = ("name",)
     ordering = "slug"
 
     def rows(self, viewer: Viewer) -> QuerySet[Any]:
@@ -173,7 +178,8 @@ class Models(ReadOnly):
 
 class Pools(ReadOnly):
     serializer_class = PoolSerializer
-    filterset_fields = ["deployment__slug", "role"]
+    filterset_class = filter_set(deployment="deployment__slug", role="role")
+    sort_fields = ("role",)
 
     def rows(self, viewer: Viewer) -> QuerySet[Any]:
         return selectors.pools_for(viewer)
@@ -181,7 +187,10 @@ class Pools(ReadOnly):
 
 class Workers(ReadOnly):
     serializer_class = WorkerSerializer
-    filterset_fields = ["deployment__slug", "role", "serving", "url"]
+    filterset_class = filter_set(
+        deployment="deployment__slug", role="role", serving="serving", url="url", name="name"
+    )
+    sort_fields = ("role", "first_seen_at")
     ordering = ("name", "pk")
 
     def rows(self, viewer: Viewer) -> QuerySet[Any]:
@@ -190,7 +199,7 @@ class Workers(ReadOnly):
 
 class Teams(ReadOnly):
     serializer_class = TeamSerializer
-    filterset_fields = ["slug"]
+    filterset_class = filter_set(slug="slug")
     ordering = "slug"
 
     def rows(self, viewer: Viewer) -> QuerySet[Any]:

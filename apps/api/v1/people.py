@@ -6,7 +6,6 @@ from datetime import timedelta
 from typing import Any
 
 from django.db.models import QuerySet
-from django.shortcuts import get_object_or_404
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers, status
 from rest_framework.request import Request
@@ -16,9 +15,10 @@ from apps.accounts import selectors as accounts
 from apps.accounts import services
 from apps.accounts.domain.authorize import Permission, ScopeKind, Viewer
 from apps.api.errors import Problem
+from apps.api.filters import filter_set
 from apps.audit import selectors as audit
 from apps.common.clock import utcnow
-from apps.fleet.selectors import deployments_for
+from apps.fleet.selectors import deployments_for, object_scope
 
 from .base import ReadOnly
 
@@ -43,6 +43,11 @@ class NewTokenSerializer(serializers.Serializer[Any]):
     )
     days = serializers.IntegerField(min_value=1, max_value=services.MAX_TOKEN_LIFE.days)
 
+    def validate_permissions(self, names: list[str]) -> list[str]:
+        if Permission.READ.value not in names:
+            raise serializers.ValidationError("Every token needs 'read' beside what it may do.")
+        return names
+
 
 class IssuedTokenSerializer(TokenSerializer):
     """`token` is shown this once and never again."""
@@ -51,10 +56,15 @@ class IssuedTokenSerializer(TokenSerializer):
 
 
 class Tokens(ReadOnly):
-    """The caller's own tokens. Making one needs a signed-in session, not a token."""
+    """The caller's own tokens. Making one needs a signed-in session, not a token.
+
+    Roles and token permissions narrow each other: a token never grants what its owner may not do.
+    """
 
     serializer_class = TokenSerializer
-    ordering = "-created_at"
+    filterset_class = filter_set(name="name")
+    ordering = ("-created_at", "pk")
+    sort_fields = ("name", "expires_at")
 
     def rows(self, viewer: Viewer) -> QuerySet[Any]:
         return accounts.tokens_for(viewer)
@@ -62,7 +72,7 @@ class Tokens(ReadOnly):
     @extend_schema(request=NewTokenSerializer, responses={201: IssuedTokenSerializer})
     def create(self, request: Request) -> Response:
         if self.viewer.via_token:
-            raise Problem(403, "not_allowed", "A token cannot make tokens; sign in instead.")
+            raise Problem(403, "token", "A token cannot make tokens; sign in instead.")
         asked = NewTokenSerializer(data=request.data)
         asked.is_valid(raise_exception=True)
         token, text = services.issue_token(
@@ -77,8 +87,11 @@ class Tokens(ReadOnly):
         return Response(body, status=status.HTTP_201_CREATED)
 
     @extend_schema(responses={204: None})
-    def destroy(self, request: Request, pk: str | None = None) -> Response:
-        token = get_object_or_404(self.get_queryset(), pk=pk)
+    def destroy(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """Revoke a token at once. A token may revoke itself and no other."""
+        token = self.get_object()
+        if self.viewer.via_token and token.pk != request.auth.pk:
+            raise Problem(403, "token", "A token revokes only itself; sign in for the others.")
         services.revoke_token(actor=self.viewer, now=utcnow(), token=token)
         return Response(status=status.HTTP_204_NO_CONTENT)
 
@@ -103,13 +116,19 @@ class AuditEvents(ReadOnly):
 
     serializer_class = AuditEventSerializer
     needs = Permission.READ_AUDIT
-    filterset_fields = ["action", "object_kind", "object_id", "actor_name"]
+    filterset_class = filter_set(
+        action="action",
+        object_kind="object_kind",
+        object_id="object_id",
+        actor="actor_name",
+        deployment_id="deployment_id",
+    )
     ordering = "-sequence"
 
     def rows(self, viewer: Viewer) -> QuerySet[Any]:
-        everything = any(
-            b.scope_kind is ScopeKind.INSTALLATION
-            for b in viewer.scopes_with(Permission.READ_AUDIT)
-        )
-        ids = [str(pk) for pk in deployments_for(viewer).values_list("pk", flat=True)]
+        scopes = viewer.scopes_with(Permission.READ_AUDIT)
+        everything = any(b.scope_kind is ScopeKind.INSTALLATION for b in scopes)
+        # A deployment that may be read is not yet one whose audit may be read.
+        readable = [] if everything else deployments_for(viewer)
+        ids = [str(d.pk) for d in readable if viewer.can(Permission.READ_AUDIT, object_scope(d))]
         return audit.events_for(deployment_ids=ids, everything=everything)

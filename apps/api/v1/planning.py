@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Final
+from uuid import UUID
 
 from django.db.models import QuerySet
 from drf_spectacular.utils import extend_schema
@@ -14,6 +16,7 @@ from rest_framework.response import Response
 
 from apps.accounts.domain.authorize import Viewer
 from apps.api.encode import plain, serializer_of
+from apps.api.filters import filter_set
 from apps.common.clock import utcnow
 from apps.cost import selectors as cost
 from apps.fleet import selectors as fleet
@@ -24,8 +27,11 @@ from apps.planning import selectors, services
 from apps.planning.domain import guardrails
 from apps.slo import selectors as slo
 
-from .base import ReadOnly
-from .commands import ReasonSerializer
+from .base import Constant, Derived, ReadOnly, ReasonSerializer
+
+#: States of a recommendation (DESIGN §5); `blocked` is a flag of an open one.
+STATES: Final = ("open", "applied", "dismissed", "expired", "superseded")
+SIGNALS: Final = ("ttft", "tpot")
 
 
 class RecommendationSerializer(serializers.Serializer[Any]):
@@ -60,31 +66,29 @@ class RecommendationSerializer(serializers.Serializer[Any]):
 
 
 class Recommendations(ReadOnly):
+    """What the planner advises; found by number ("R-12") or id."""
+
     serializer_class = RecommendationSerializer
+    filterset_class = filter_set(
+        {"state": STATES}, deployment="deployment__slug", state="state", kind="kind"
+    )
     ordering = "-sequence"
+    sort_fields = ("created_at", "expires_at")
     lookup_field = "number"
 
     def rows(self, viewer: Viewer) -> QuerySet[Any]:
         return selectors.recommendations_for(viewer)
 
-    def filter_queryset(self, queryset: Any) -> Any:
-        params = self.request.query_params
-        if params.get("deployment"):
-            queryset = queryset.filter(deployment__slug=params["deployment"])
-        if params.get("state"):
-            queryset = queryset.filter(state=params["state"])
-        return queryset
-
     def retrieve(self, request: Request, number: str = "", **kwargs: Any) -> Response:
-        found = selectors.recommendation_by_number(self.viewer, number)
-        return Response(RecommendationSerializer(found).data)
+        return Response(RecommendationSerializer(recommendation_named(self.viewer, number)).data)
 
     @extend_schema(request=ReasonSerializer, responses={200: RecommendationSerializer})
     @action(detail=True, methods=["post"])
     def dismiss(self, request: Request, number: str = "") -> Response:
+        """Set an open recommendation aside; the same targets stay away for a while."""
+        found = recommendation_named(self.viewer, number)
         asked = ReasonSerializer(data=request.data)
         asked.is_valid(raise_exception=True)
-        found = selectors.recommendation_by_number(self.viewer, number)
         done = services.dismiss(
             actor=self.viewer,
             now=utcnow(),
@@ -92,6 +96,15 @@ class Recommendations(ReadOnly):
             reason=asked.validated_data["reason"],
         )
         return Response(RecommendationSerializer(done).data)
+
+
+def recommendation_named(viewer: Viewer, name: str) -> Any:
+    """A visible recommendation by its number or its id; raises NotVisible."""
+    try:
+        wanted = UUID(name)
+    except ValueError:
+        return selectors.recommendation_by_number(viewer, name)
+    return selectors.recommendation_by_id(viewer, wanted)
 
 
 class ObjectiveSerializer(serializers.Serializer[Any]):
@@ -108,7 +121,10 @@ class Slos(ReadOnly):
     """Active objectives."""
 
     serializer_class = ObjectiveSerializer
-    filterset_fields = ["deployment__slug", "signal"]
+    filterset_class = filter_set(
+        {"signal": SIGNALS}, deployment="deployment__slug", signal="signal"
+    )
+    sort_fields = ("signal", "valid_from")
 
     def rows(self, viewer: Viewer) -> QuerySet[Any]:
         return slo.objectives_for(viewer)
@@ -119,45 +135,42 @@ class PolicySerializer(serializers.Serializer[Any]):
     values = serializers.DictField()
 
 
-class Policies(ReadOnly):
+class Policies(Constant):
     """The presets of defaults."""
 
     serializer_class = PolicySerializer
-    pagination_class = None
 
-    def rows(self, viewer: Viewer) -> QuerySet[Any]:
-        return fleet.deployments_for(viewer).none()
-
-    @extend_schema(responses={200: PolicySerializer(many=True)})
-    def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        return Response([{"name": name, "values": asdict(p)} for name, p in PRESETS.items()])
+    def items(self) -> Sequence[Mapping[str, Any]]:
+        return [{"name": name, "values": plain(asdict(p))} for name, p in PRESETS.items()]
 
 
 class GuardrailSerializer(serializers.Serializer[Any]):
     code = serializers.CharField()
 
 
-class Guardrails(ReadOnly):
+class Guardrails(Constant):
     """Names of the guardrails that each recommendation reports on."""
 
     serializer_class = GuardrailSerializer
-    pagination_class = None
 
-    def rows(self, viewer: Viewer) -> QuerySet[Any]:
-        return fleet.deployments_for(viewer).none()
-
-    @extend_schema(responses={200: GuardrailSerializer(many=True)})
-    def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+    def items(self) -> Sequence[Mapping[str, Any]]:
         names = ("DATA_FRESH", "CALIBRATED", "NO_ACTIVE_COMMAND", "NO_FOREIGN_CHANGE", "COOLDOWN",
                  "MIN_WORKERS", "STEP_LIMIT", "GPU_BUDGET", "RATIO_LIMITS", "PASSING_STATE",
                  "FLAP")  # fmt: skip
-        return Response([{"code": getattr(guardrails, name)} for name in names])
+        return [{"code": getattr(guardrails, name)} for name in names]
+
+
+class ExactField(serializers.CharField):
+    """Money: every digit, never an exponent."""
+
+    def to_representation(self, value: Any) -> str:
+        return str(plain(value))
 
 
 class PriceSerializer(serializers.Serializer[Any]):
     key = serializers.CharField()
     kind = serializers.CharField()
-    rate = serializers.CharField(help_text="per device and hour, exact")
+    rate = ExactField(help_text="per device and hour, exact")
     valid_from = serializers.DateTimeField()
     valid_to = serializers.DateTimeField(allow_null=True)
     source = serializers.CharField(allow_blank=True)
@@ -174,8 +187,9 @@ class PriceBookSerializer(serializers.Serializer[Any]):
 
 class PriceBooks(ReadOnly):
     serializer_class = PriceBookSerializer
-    filterset_fields = ["slug"]
+    filterset_class = filter_set(slug="slug", currency="currency")
     ordering = "slug"
+    sort_fields = ("name",)
 
     def rows(self, viewer: Viewer) -> QuerySet[Any]:
         return cost.books()
@@ -186,27 +200,25 @@ class CostSerializer(serializers.Serializer[Any]):
     cost = serializer_of(CostView)()
 
 
-class Costs(ReadOnly):
+class Costs(Derived):
     """What each visible deployment costs now."""
 
     serializer_class = CostSerializer
-    pagination_class = None
+    filterset_class = filter_set(deployment="slug")
+    ordering = "slug"
 
     def rows(self, viewer: Viewer) -> QuerySet[Any]:
         return fleet.deployments_for(viewer)
 
-    @extend_schema(responses={200: CostSerializer(many=True)})
-    def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+    def lines(self, rows: Sequence[Any]) -> Sequence[Mapping[str, Any]]:
         now = utcnow()
-        return Response(
-            [
-                {
-                    "deployment": row.slug,
-                    "cost": plain(overview.deployment_page(self.viewer, row.slug, now).cost),
-                }
-                for row in self.rows(self.viewer)
-            ]
-        )
+        return [
+            {
+                "deployment": row.slug,
+                "cost": plain(overview.deployment_page(self.viewer, row.slug, now).cost),
+            }
+            for row in rows
+        ]
 
 
 class TimelineSerializer(serializers.Serializer[Any]):
@@ -214,28 +226,22 @@ class TimelineSerializer(serializers.Serializer[Any]):
     changes = serializer_of(Change)(many=True)
 
 
-class Timeline(ReadOnly):
+class Timeline(Derived):
     """What could explain a change, per visible deployment, newest first."""
 
     serializer_class = TimelineSerializer
-    pagination_class = None
+    filterset_class = filter_set(deployment="slug")
+    ordering = "slug"
 
     def rows(self, viewer: Viewer) -> QuerySet[Any]:
         return fleet.deployments_for(viewer)
 
-    @extend_schema(responses={200: TimelineSerializer(many=True)})
-    def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        rows = self.rows(self.viewer)
-        slug = request.query_params.get("deployment")
-        if slug:
-            rows = rows.filter(slug=slug)
+    def lines(self, rows: Sequence[Any]) -> Sequence[Mapping[str, Any]]:
         now = utcnow()
-        return Response(
-            [
-                {
-                    "deployment": row.slug,
-                    "changes": plain(overview.deployment_page(self.viewer, row.slug, now).changes),
-                }
-                for row in rows
-            ]
-        )
+        return [
+            {
+                "deployment": row.slug,
+                "changes": plain(overview.deployment_page(self.viewer, row.slug, now).changes),
+            }
+            for row in rows
+        ]

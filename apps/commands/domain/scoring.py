@@ -112,12 +112,16 @@ def worst(samples: Sequence[Sample]) -> dict[str, dict[str, Any]]:
 
 
 def recovery_s(
-    samples: Sequence[Sample], started_at: datetime, predicted: Mapping[str, Measurement]
+    samples: Sequence[Sample],
+    started_at: datetime,
+    predicted: Mapping[str, Measurement],
+    objectives: Mapping[str, float] | None = None,
 ) -> float | None:
-    """Seconds from the start until every later window lies inside the predicted limits: latencies
-    at or under the upper end, goodput at or over the lower. None if it is not (yet) so, or if
-    nothing was predicted; 0 if it was never outside."""
-    limits = {
+    """Seconds from the start until every later window holds the objectives (`ttft_p95`, `tpot_p95`
+    in seconds); where there is none, the predicted limits: latencies at or under the upper end,
+    goodput at or over the lower. None if it is not (yet) so, or if there is nothing to hold; 0 if
+    it was never outside."""
+    limits = dict(objectives or {}) or {
         key: float(bound)
         for key, bound in (
             ("ttft_p95", _upper(predicted.get("ttft_p95"))),

@@ -96,7 +96,7 @@ def data_refusal(
         return None
     age = facts.provider.data_age_s(deployment, now)
     defaults = fleet.defaults_for(deployment)
-    limit = defaults.gone_intervals * defaults.collect_interval_s
+    limit = defaults.fresh_intervals * defaults.collect_interval_s
     if age is None or age > limit:
         return errors.DataStale(age_s="unknown" if age is None else round(age), limit_s=limit)
     return None

@@ -16,6 +16,7 @@ from apps.common.leases import Lease
 from apps.common.measurement import Measurement
 from apps.fleet import selectors as fleet
 from apps.fleet import services as fleet_services
+from apps.slo import selectors as slo
 
 from ..domain import membership, proof, scoring, soak, specs
 from ..domain.states import CommandState, Kind
@@ -257,8 +258,14 @@ def score(command: Command, now: datetime, measured: Mapping[str, Measurement]) 
     return {
         "measured": {key: figure.to_json() for key, figure in measured.items()},
         "worst": scoring.worst(samples),
-        "recovery_s": scoring.recovery_s(samples, started, predicted),
+        "recovery_s": scoring.recovery_s(samples, started, predicted, _thresholds(command)),
     }
+
+
+def _thresholds(command: Command) -> dict[str, float]:
+    """The deployment's objectives by figure, in seconds."""
+    found = slo.objectives(command.deployment)
+    return {f"{signal.value}_p95": facts.threshold_s for signal, facts in found.items()}
 
 
 def predictions(stored: Mapping[str, Any]) -> dict[str, Measurement]:

@@ -21,6 +21,7 @@ from apps.planning import selectors as planning
 from apps.planning import services as planning_services
 from apps.planning.domain.demand import NoDemand, demand
 from apps.planning.domain.model import Pair
+from apps.planning.domain.plan import required_figures
 from apps.planning.domain.predict import predict
 from apps.planning.services import accounting
 from apps.planning.services.evaluate import START_UP_S, history
@@ -41,8 +42,14 @@ class RoomFacts:
     """The provider of a running installation."""
 
     def data_age_s(self, deployment: Deployment, now: datetime) -> float | None:
-        end = telemetry.latest_end(deployment)
-        return None if end is None else (now - end).total_seconds()
+        """The age of the oldest figure that a plan cannot do without; None if one has none: the
+        router's windows may go on while the engines are silent."""
+        required = required_figures(telemetry.figures(deployment, now)).values()
+        seen = [figure.observed_at for figure in required]
+        known = [at for at in seen if at is not None]
+        if not known or len(known) < len(seen):
+            return None
+        return (now - min(known)).total_seconds()
 
     def loads(self, deployment: Deployment, now: datetime) -> Mapping[str, Load]:
         """From the newest evaluation; a share that is only modelled, or old, says nothing."""

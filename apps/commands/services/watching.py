@@ -96,12 +96,12 @@ def _judge(
 
 
 def sample(command: Command, now: datetime) -> None:
-    """Keep one window on the way, at most one per window length."""
-    window_s = fleet.defaults_for(command.deployment).window_s
+    """Keep a window on the way, at most one in two collections."""
+    defaults = fleet.defaults_for(command.deployment)
     if command.samples:
         last = datetime.fromisoformat(command.samples[-1]["at"])
-        if now - last < timedelta(seconds=window_s):
+        if now - last < timedelta(seconds=2 * defaults.collect_interval_s):
             return
-    found = facts.provider.sample(command.deployment, now, window_s)
+    found = facts.provider.sample(command.deployment, now, defaults.window_s)
     command.samples = [*command.samples, found.to_json()][-_MAX_SAMPLES:]
     Command.objects.filter(pk=command.pk).update(samples=command.samples)

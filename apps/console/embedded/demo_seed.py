@@ -18,6 +18,7 @@ from apps.fleet import selectors as fleet_selectors
 from apps.fleet import services as fleet
 from apps.slo import services as slo
 from apps.slo.domain.objective import ObjectiveSignal
+from apps.telemetry import selectors as telemetry_selectors
 from apps.telemetry import services as telemetry
 
 CLUSTER: Final = "demo"
@@ -161,6 +162,9 @@ def _declare_deployment(
             signal=signal,
             threshold_s=float(objectives[key]),
         )
+    # A restart on the same fleet finds the source of the first start.
+    if telemetry_selectors.sources_for(SYSTEM).filter(deployment=deployment).exists():
+        return
     telemetry.create_source(
         actor=SYSTEM,
         now=now,

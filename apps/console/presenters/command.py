@@ -232,7 +232,6 @@ class ReviewShown:
     lowest: str
     rollback: str
     primary: str
-    intent: str
     enabled: bool
     why_not: str
     role_line: str
@@ -258,7 +257,6 @@ def present_review(page: types.ReviewPage, reader: Reader) -> ReviewShown:
         lowest=kinds.targets(page.lowest_capacity) if page.lowest_capacity else "",
         rollback=say(page.rollback, reader),
         primary=_("Apply now") if page.one_person_may else _("Ask for approval"),
-        intent="apply" if page.one_person_may else "ask",
         enabled=enabled,
         why_not="" if enabled else say(page.why_not, reader) or _("A check does not pass."),
         role_line=say(page.deployment.role_line, reader),

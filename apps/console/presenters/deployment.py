@@ -160,7 +160,7 @@ def _meta(page: types.DeploymentPage) -> str:
     known = (
         page.model,
         parts.engine_title(page.engine),
-        parts.hardware(page.gpus, page.accelerator),
+        parts.hardware(page.gpus, parts.accelerator_title(page.accelerator)),
         page.cluster,
         labels.word(labels.ENVIRONMENTS, page.environment),
         _("mode {mode}").format(mode=labels.word(labels.MODES, page.mode)),
@@ -235,7 +235,10 @@ def _stage(stage: types.Stage, reader: Reader) -> StageShown:
         small = _("first step")
     elif stage.usual_s is not None:
         small = _("usual {time}").format(time=_same_unit(seen.text, stage.usual_s))
-    lines = [say(stage.detail, reader), say(stage.stream, reader)]
+    detail = stage.detail
+    if small and detail is not None and detail.code == "stage.first_step":
+        detail = None
+    lines = [say(detail, reader), say(stage.stream, reader)]
     is_joint = stage.phase is types.Phase.PREFILL_AND_KV
     if is_joint and stage.detail is None:
         lines.insert(0, _("not measured apart"))

@@ -136,7 +136,8 @@ def _all_good(page: types.FleetPage) -> str:
 
 
 def _card(row: types.FleetRow, reader: Reader) -> CardShown:
-    phrase = labels.word(labels.CAUSES_PHRASE, row.cause) if row.cause else ""
+    cause = row.cause or str(row.limited_by.params.get("cause", ""))
+    phrase = labels.word(labels.CAUSES_PHRASE, cause) if cause else ""
     phrase = phrase or say(row.limited_by, reader)
     return CardShown(
         status=row.status.value,
@@ -152,6 +153,7 @@ def _row(row: types.FleetRow, reader: Reader) -> RowShown:
     ttft = show(row.ttft_p95, "ttft_p95", reader, objective=row.ttft_objective)
     tpot = show(row.tpot_p95, "tpot_p95", reader)
     good = show(row.good_share, "good_share", reader)
+    split, busy = _split(row), _busy(row, reader)
     budget = show(row.budget_left, "good_share", reader).text if row.budget_left else "–"
     return RowShown(
         slug=row.slug,
@@ -167,8 +169,12 @@ def _row(row: types.FleetRow, reader: Reader) -> RowShown:
         tpot=tpot.text,
         tpot_of=_of(formatting.stage_time(row.tpot_objective), row.tpot_objective),
         tpot_tone=_latency_tone(row.tpot_p95, row.tpot_objective),
-        **_split(row),
-        **_busy(row, reader),
+        split=split.segments,
+        gpus=split.text,
+        gpus_label=split.label,
+        busy=busy.bars,
+        busy_text=busy.text,
+        busy_label=busy.label,
         good=good.text,
         good_tone=_good_tone(row.good_share),
         cost=show(row.cost_per_million_good, "cost_per_million_good", reader).text,
@@ -211,15 +217,23 @@ def _budget_tone(measurement: Measurement | None) -> str:
     return "c-crit" if float(measurement.value) < 0.15 else ""
 
 
-def _split(row: types.FleetRow) -> dict[str, object]:
-    if row.prefill_gpus is None and row.decode_gpus is None:
+@dataclass(frozen=True, slots=True)
+class _Split:
+    segments: tuple[svg.Segment, ...]
+    text: str
+    label: str
+
+
+def _is_single(row: types.FleetRow) -> bool:
+    return row.prefill_gpus is None and row.decode_gpus is None
+
+
+def _split(row: types.FleetRow) -> _Split:
+    """The ratio as a bar in GPUs; one bar for a single pool."""
+    if _is_single(row):
         gpus = parts.gpu_count(row.total_gpus)
-        amount = float(row.total_gpus or 0)
-        return {
-            "split": svg.bar([(amount, parts.fill_of("mixed"), "")]),
-            "gpus": gpus,
-            "gpus_label": _("one pool, {gpus}").format(gpus=gpus),
-        }
+        bar = svg.bar([(float(row.total_gpus or 0), parts.fill_of("mixed"), "")])
+        return _Split(bar, gpus, _("one pool, {gpus}").format(gpus=gpus))
     first, second = row.prefill_gpus, row.decode_gpus
     pair: Sequence[tuple[float, str, str]] = (
         (float(first or 0), parts.fill_of("prefill"), ""),
@@ -229,36 +243,34 @@ def _split(row: types.FleetRow) -> dict[str, object]:
         prefill=formatting.gpus(first) if first is not None else "–",
         decode=formatting.gpus(second) if second is not None else "–",
     )
-    return {
-        "split": svg.bar(pair),
-        "gpus": text,
-        "gpus_label": _("prefill : decode, {gpus}").format(gpus=text),
-    }
+    return _Split(svg.bar(pair), text, _("prefill : decode, {gpus}").format(gpus=text))
 
 
-def _busy(row: types.FleetRow, reader: Reader) -> dict[str, object]:
-    if row.prefill_gpus is None and row.decode_gpus is None:
+@dataclass(frozen=True, slots=True)
+class _Busy:
+    bars: tuple[tuple[str, str], ...]
+    text: str
+    label: str
+
+
+def _width(measurement: Measurement) -> str:
+    return svg.percent(float(measurement.value)) if measurement.value is not None else ""
+
+
+def _busy(row: types.FleetRow, reader: Reader) -> _Busy:
+    """Busy shares of both phases, never mixed; one for a single pool."""
+    if _is_single(row):
         one = row.decode_busy if row.decode_busy.value is not None else row.prefill_busy
-        seen = show(one, "busy", reader)
-        width = svg.percent(float(one.value)) if one.value is not None else ""
-        return {
-            "busy": ((width, parts.fill_of("mixed")),),
-            "busy_text": seen.text,
-            "busy_label": _("{share} busy").format(share=seen.text),
-        }
-    prefill = show(row.prefill_busy, "busy", reader)
-    decode = show(row.decode_busy, "busy", reader)
-
-    def share(measurement: Measurement) -> str:
-        return svg.percent(float(measurement.value)) if measurement.value is not None else ""
-
-    return {
-        "busy": (
-            (share(row.prefill_busy), parts.fill_of("prefill")),
-            (share(row.decode_busy), parts.fill_of("decode")),
+        share = show(one, "busy", reader).text
+        bars = ((_width(one), parts.fill_of("mixed")),)
+        return _Busy(bars, share, _("{share} busy").format(share=share))
+    prefill = show(row.prefill_busy, "busy", reader).text
+    decode = show(row.decode_busy, "busy", reader).text
+    return _Busy(
+        (
+            (_width(row.prefill_busy), parts.fill_of("prefill")),
+            (_width(row.decode_busy), parts.fill_of("decode")),
         ),
-        "busy_text": f"{prefill.text} / {decode.text}",
-        "busy_label": _("prefill {prefill} busy, decode {decode} busy").format(
-            prefill=prefill.text, decode=decode.text
-        ),
-    }
+        f"{prefill} / {decode}",
+        _("prefill {prefill} busy, decode {decode} busy").format(prefill=prefill, decode=decode),
+    )

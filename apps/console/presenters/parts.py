@@ -16,7 +16,7 @@ from apps.common.units import Unit
 from apps.overview.domain import types
 
 from ..reader import NBSP, Reader
-from ..wording import labels, say
+from ..wording import kinds, labels, say
 from . import svg
 from .shown import (
     BUDGETS,
@@ -42,6 +42,9 @@ PHASE_FILL: Final[Mapping[str, str]] = {
 
 def fill_of(role: str) -> str:
     return PHASE_FILL.get(role, "var(--queue)")
+
+
+_ENDS: Final = ("first", "second")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +95,7 @@ def figure(item: types.Figure, reader: Reader, prefix: str) -> FigureShown:
     """A key figure with its sparkline, or a bar for an error budget."""
     seen = show(item.measurement, item.code, reader, objective=item.objective)
     is_budget = item.code in BUDGETS and item.measurement.value is not None
-    said = say(item.detail, reader)
+    said = say(_one_end(item.detail, reader), reader)
     drawn = None
     if item.series and not is_budget:
         drawn = svg.spark(item.series, item.objective, is_old=seen.is_old)
@@ -111,6 +114,17 @@ def figure(item: types.Figure, reader: Reader, prefix: str) -> FigureShown:
         trace=trace_lines(item.measurement, reader),
         tone=_late(item, seen),
     )
+
+
+def _one_end(detail: types.Text | None, reader: Reader) -> types.Text | None:
+    """A range whose ends read the same is one value."""
+    if detail is None or detail.code != "figure.share_range_of_demand":
+        return detail
+    first, second = (kinds.show(name, detail.params.get(name), {}, reader) for name in _ENDS)
+    if first != second:
+        return detail
+    share = kinds.number(detail.params["first"])
+    return types.Text("figure.share_of_demand", {**detail.params, "share": share})
 
 
 def _late(item: types.Figure, seen: Shown) -> str:
@@ -258,7 +272,14 @@ def hardware(count: Decimal | None, accelerator: str) -> str:
 def engine_title(engine: str) -> str:
     """Engines by their own spelling."""
     known = {"sglang": "SGLang", "vllm": "vLLM", "trtllm": "TensorRT-LLM", "dynamo": "Dynamo"}
-    return known.get(engine.lower(), engine)
+    name, _sep, version = engine.partition(" ")
+    return f"{known.get(name.lower(), name)} {version}".strip()
+
+
+def accelerator_title(slug: str) -> str:
+    """A catalog slug as people write it: h200-sxm → H200 SXM."""
+    is_slug = bool(slug) and slug == slug.lower() and " " not in slug
+    return slug.upper().replace("-", " ") if is_slug else slug
 
 
 __all__ = [
@@ -267,6 +288,7 @@ __all__ = [
     "DiffShown",
     "FigureShown",
     "PredictedShown",
+    "accelerator_title",
     "banners",
     "diff",
     "engine_title",

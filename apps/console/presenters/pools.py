@@ -80,7 +80,11 @@ def _spec(pool: types.PoolView, reader: Reader) -> str:
         "{ready} of {wanted} worker ready", "{ready} of {wanted} workers ready", pool.wanted
     ).format(ready=pool.ready, wanted=pool.wanted)
     cost = show(pool.cost_per_hour, "spend_per_hour", reader)
-    shown = [ready, pool.parallelism, parts.hardware(pool.gpus, pool.accelerator)]
+    shown = [
+        ready,
+        pool.parallelism,
+        parts.hardware(pool.gpus, parts.accelerator_title(pool.accelerator)),
+    ]
     if pool.cost_per_hour.value is not None:
         shown.append(cost.text)
     return " · ".join(item for item in shown if item)

@@ -17,6 +17,8 @@ from . import parts
 
 #: Fewer similar changes than this and the confidence reads "model only" (`design/ui.md` §6.2).
 MIN_SIMILAR: Final = 5
+#: Guardrails named on the card; the review names all.
+NAMED: Final = 5
 LEVELS: Final = {"high": 3, "medium": 2, "low": 1, "model_only": 1}
 
 
@@ -104,9 +106,7 @@ def present(view: types.RecommendationView, reader: Reader) -> RecommendationSho
         ),
         guardrails_ok=not failed,
         guardrails_text=_guardrail_count(len(passed), len(view.guardrails)),
-        guardrails_names=kinds.join(
-            labels.word(labels.GUARDRAILS, item.code) for item in (failed or passed)
-        ),
+        guardrails_names=_guardrail_names(failed or passed),
         notes=tuple(say(note, reader) for note in view.notes),
         blocked=say(view.blocked, reader),
         primary=_primary(view),
@@ -174,6 +174,17 @@ def _guardrail_count(passed: int, total: int) -> str:
         "{failed} of {total} guardrails do not pass",
         total - passed,
     ).format(failed=total - passed, total=total)
+
+
+def _guardrail_names(found: list[types.Guardrail]) -> str:
+    """Names of the failing guardrails, else of the passing ones; a long list is cut."""
+    words = [labels.word(labels.GUARDRAILS, item.code) for item in found]
+    more = len(words) - NAMED
+    if more < 2:
+        return kinds.join(words)
+    return ngettext("{names} and {count} more", "{names} and {count} more", more).format(
+        names=kinds.join(words[:NAMED]), count=more
+    )
 
 
 def _primary(view: types.RecommendationView) -> str:

@@ -27,24 +27,12 @@ def apply(request: HttpRequest, number: str) -> HttpResponse:
             now=reader_of(request).now,
             recommendation=number,
             expected_revision=whole_number(request, "expected_revision"),
+            plan_hash=text_field(request, "plan_hash", 128),
             idempotency_key=text_field(request, "idempotency_key", 64),
             note=text_field(request, "note"),
         )
     except Refused as refused:
         return render_review(request, number, refused)
-    if request.POST.get("intent") == "apply":
-        # One person may do both: approve exactly the plan they saw. If it is another one by now,
-        # the command waits on its page with the fresh plan.
-        try:
-            acts.approve(
-                actor=viewer_of(request),
-                now=reader_of(request).now,
-                number=command,
-                plan_hash=text_field(request, "plan_hash", 128),
-                reason=text_field(request, "note"),
-            )
-        except Refused as refused:
-            return render_command(request, command, refused)
     return redirect("command", number=command)
 
 

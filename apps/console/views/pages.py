@@ -122,7 +122,9 @@ def _deployment_context(request: HttpRequest, slug: str) -> tuple[str, dict[str,
     reader = reader_of(request)
     params = request.GET.dict()
     page = data.deployment_page(viewer_of(request), slug, reader.now, params)
-    span = timerange.parse(params, reader)
+    is_fast = page.interval_s < FLEET_INTERVAL_S
+    default = timerange.DEFAULT_FAST if is_fast else timerange.DEFAULT
+    span = timerange.parse(params, reader, default)
     shown = deployment_presenter.present(page, reader)
     live = reverse("deployment-block", kwargs={"slug": page.slug, "block": "live"})
     query = request.META.get("QUERY_STRING", "")
@@ -131,6 +133,7 @@ def _deployment_context(request: HttpRequest, slug: str) -> tuple[str, dict[str,
         "page": page,
         "span": span,
         "span_choices": timerange.CHOICES,
+        "span_default": default,
         "nav": "deployments",
         "live_address": f"{live}?{query}" if query else live,
         "live_interval": span.live_interval_s(page.interval_s),

@@ -170,7 +170,7 @@ def _time(value: Any, params: Mapping[str, Any], reader: Reader) -> str:
         try:
             value = datetime.fromisoformat(value)
         except ValueError:
-            return value
+            return str(value)
     return reader.time(value) if isinstance(value, datetime) else formatting.MISSING
 
 
@@ -197,6 +197,7 @@ KINDS: Final[Mapping[str, Formatter]] = {
     "guardrail": lambda v, p, r: labels.word(labels.GUARDRAILS, v),
     "check": lambda v, p, r: labels.word(labels.CHECKS, v),
     "cause": lambda v, p, r: labels.word(labels.CAUSES_SHORT, v),
+    "cause_phrase": lambda v, p, r: labels.word(labels.CAUSES_PHRASE, v),
     "mode": lambda v, p, r: labels.word(labels.MODES, v),
     "state": lambda v, p, r: labels.word(labels.COMMAND_STATES, v),
     "permission": lambda v, p, r: labels.word(labels.PERMISSIONS, v),

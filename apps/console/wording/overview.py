@@ -260,7 +260,7 @@ CHANGES: Final[Sentences] = {
     "change.worker_back": (_("{worker} serves again"),),
     "change.worker_added": (_("{worker} appeared as {role}"), _("{worker} appeared")),
     "change.role": (_("{worker}: {from_role} → {to_role}"),),
-    "change.cause": (_("Diagnosis: {cause}"),),
+    "change.cause": (_("Diagnosis: {cause_phrase}"),),
     "change.traffic": (_("Input tokens per second changed by {change}"),),
     "change.deployment_created": (_("{deployment} connected"),),
     "change.objectives": (_("Objectives changed"),),

@@ -73,17 +73,21 @@ def render(table: Sentences, text: Text, reader: Reader, *, mark: bool = False) 
             raise UnknownCode(text.code)
         logger.error("no words for code %s", text.code)
         return text.code.replace(".", ": ").replace("_", " ")
-    given = {name for name, value in text.params.items() if value is not None}
+    params = dict(text.params)
+    if "cause" in params:
+        # The same code in another form: "Prefill" as a limit, "prefill saturated" in a phrase.
+        params.setdefault("cause_phrase", params["cause"])
+    given = {name for name, value in params.items() if value is not None}
     template = None
     for variant in variants:
-        template = template_of(variant, text.params)
+        template = template_of(variant, params)
         if fields_of(template) <= given:
             break
     else:
         if is_strict():
             raise MissingParameter(f"{text.code} needs {sorted(fields_of(template or '') - given)}")
         logger.error("code %s lacks parameters", text.code)
-    return _fill(template or "", text.params, reader, mark)
+    return _fill(template or "", params, reader, mark)
 
 
 def _fill(template: str, params: Mapping[str, Any], reader: Reader, mark: bool) -> str:

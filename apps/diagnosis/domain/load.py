@@ -16,7 +16,7 @@ ADMISSION_SHARE = 0.25
 IDLE, IDLE_RATIO = 0.30, 1.5
 #: A queue before prefill that makes TTFT late is prefill's, also when the pool's busy share is
 #: lower: bursts, or a worker that joined within the window.
-BURSTY = 0.50
+BURSTY = 0.40
 
 
 def both_saturated(s: Symptoms) -> Finding | None:

@@ -98,10 +98,10 @@ def observe_backend(*, deployment_id: UUID | str, now: datetime) -> Snapshot | N
         try:
             snapshot = connect.adapter_for(deployment).observe(now, known)
         except (FetchError, SecretUnreadable) as error:
-            _note_failure(deployment_id, now, str(error))
+            _note_failure(deployment.pk, now, str(error))
             return None
         if not snapshot.workers and not snapshot.complete:
-            _note_failure(deployment_id, now, "; ".join(snapshot.problems)[:200])
+            _note_failure(deployment.pk, now, "; ".join(snapshot.problems)[:200])
             return None
         _write_snapshot(deployment, snapshot, now)
         return snapshot
@@ -109,7 +109,7 @@ def observe_backend(*, deployment_id: UUID | str, now: datetime) -> Snapshot | N
         leases.release(rows, lease)
 
 
-def _note_failure(deployment_id: UUID | str, now: datetime, message: str) -> None:
+def _note_failure(deployment_id: UUID, now: datetime, message: str) -> None:
     backend = Backend.objects.get(pk=deployment_id)
     Backend.objects.filter(pk=deployment_id).update(
         last_error=message[:200],

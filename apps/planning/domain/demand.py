@@ -22,6 +22,8 @@ TREND_SHARE, TREND_CAP = 0.75, 0.5
 RATE_DRIFT_FLOOR, LENGTH_DRIFT_FLOOR = 0.05, 0.03
 #: A single step change must not make every later range useless.
 STEP_CAP = 0.3
+#: What is assumed of drift before there is history, and how many windows it counts for.
+DRIFT_PRIOR, DRIFT_PRIOR_WEIGHT = 0.08, 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,10 +175,7 @@ def queued(phase: PhaseFigures | None) -> float:
 
 
 def drift(past: Sequence[LoadSample], span_s: float) -> Drift:
-    """Root mean square of the log ratio between windows that do not overlap, with floors.
-
-    Each change counts up to `STEP_CAP`, so that one step does not decide the spread.
-    """
+    """Spread of the log ratio between windows that do not overlap, with floors (see `_spread`)."""
     apart = _apart(past, span_s)
     return Drift(
         rate=_spread([s.arrivals_per_s for s in apart], RATE_DRIFT_FLOOR),
@@ -277,11 +276,12 @@ def _apart(past: Sequence[LoadSample], span_s: float) -> list[LoadSample]:
 
 
 def _spread(values: Sequence[float], floor: float) -> float:
+    """Root mean square of the log ratios without the largest, pulled to the prior while there are
+    few: the step that asks for a change is not the drift that follows it."""
     pairs = [math.log(b / a) for a, b in pairwise(values) if a > 0 and b > 0]
-    if not pairs:
-        return 2 * floor
-    clipped = [min(STEP_CAP, abs(x)) for x in pairs]
-    return max(floor, math.sqrt(_mean([x * x for x in clipped])))
+    kept = sorted(min(STEP_CAP, abs(x)) for x in pairs)[:-1]
+    squares = sum(x * x for x in kept) + DRIFT_PRIOR_WEIGHT * DRIFT_PRIOR**2
+    return max(floor, math.sqrt(squares / (len(kept) + DRIFT_PRIOR_WEIGHT)))
 
 
 def _mean(values: Sequence[float]) -> float:

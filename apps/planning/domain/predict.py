@@ -26,6 +26,7 @@ NORMAL_95 = 1.6448536269514722
 BISECTIONS = 40
 #: Floors of the half-widths, else a quiet history gives a range of nothing (§4).
 TTFT_FLOOR, TPOT_FLOOR, LOGIT_FLOOR = 0.02, 0.01, 0.10
+ALL_GOOD = 0.999
 METHOD = "model"
 TTFT, TPOT, GOODPUT, COST = "ttft_p95", "tpot_p95", "goodput", "cost_per_million"
 
@@ -294,6 +295,8 @@ def _share_range(central: Floats, drawn: Floats, scale: float, at: datetime) -> 
     low, high = (_logit(float(np.quantile(drawn, p))) for p in (LOW, HIGH))
     below, above = (max(LOGIT_FLOOR, scale * d) for d in (middle - low, high - middle))
     lower, upper = _expit(middle - below), _expit(middle + above)
+    if upper >= ALL_GOOD:
+        upper = 1.0  # the logit never gets there, a quiet window does
     return _figure(value, min(value, lower), max(value, upper), Unit.RATIO, at)
 
 

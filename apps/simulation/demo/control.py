@@ -102,8 +102,7 @@ class Control:
 
     def _start_load(self, request: Request) -> dict[str, Any]:
         chosen = self._chosen(request.json().get("deployment"))
-        for deployment in chosen:
-            deployment.load.start()
+        self._fleet.start_load(chosen)
         return {"totals": {d.slug: d.load.truth.totals() for d in chosen}}
 
 

@@ -123,6 +123,7 @@ class Fleet:
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
         self._failure = ""
+        self._faults_timed = False
         self._tasks: list[asyncio.Task[None]] = []
         self.stalls = StallWatch(self._loop)
         self.scenario = stories.scenario(options.scenario, options.shift_after_s).scaled(
@@ -222,12 +223,18 @@ class Fleet:
         await self._check_identities()
         write_state(self.options.state, self.state())
         if self.options.load:
-            for deployment in self.deployments:
-                deployment.load.start()
-            for fault in self.scenario.faults:
-                self._loop.call_later(fault.at_s, self._apply, fault)
+            self.start_load(self.deployments)
         if self.options.duration_s > 0:
             self._loop.call_later(self.options.duration_s, self.request_stop)
+
+    def start_load(self, chosen: list[Deployment]) -> None:
+        """Let load generators begin; the scenario's faults are timed from the first start."""
+        for deployment in chosen:
+            deployment.load.start()
+        if not self._faults_timed:
+            self._faults_timed = True
+            for fault in self.scenario.faults:
+                self._loop.call_later(fault.at_s, self._apply, fault)
 
     async def _start_routers(self) -> bool:
         """Start all routers; False if the fleet was stopped meanwhile."""

@@ -82,10 +82,10 @@ def visit(
     contexts = []
     problems: list[str] = []
 
-    def note(message: Any, expect: int, allow: str) -> None:
+    def note(message: Any, expect: int, allow: tuple[str, ...]) -> None:
         """Errors of the console, but for the status the test expects and what it allows."""
         text = message.text
-        expected = (expect != 200 and str(expect) in text) or (allow and allow in text)
+        expected = (expect != 200 and str(expect) in text) or any(part in text for part in allow)
         if message.type == "error" and not expected:
             problems.append(f"console: {text}")
 
@@ -99,7 +99,7 @@ def visit(
         bypass_csp: bool = False,
         expect: int = 200,
         touch: bool = False,
-        allow: str = "",
+        allow: tuple[str, ...] = (),
     ) -> Page:
         width, height = SIZES[size]
         context = chromium.new_context(

@@ -93,7 +93,7 @@ def test_the_worst_window_and_the_time_to_recover_are_kept(stage: Stage) -> None
     assert command.worst["ttft_p95"]["value"] == 9.0
     assert command.worst["goodput"]["value"] == 0.65
     assert command.worst["error_share"]["value"] == 0.02
-    assert command.recovery_s is not None and 20 < command.recovery_s < 90
+    assert command.recovery_s is not None and 10 < command.recovery_s < 90
 
 
 def test_scaling_down_and_up(make_stage: Callable[..., Stage]) -> None:

@@ -53,7 +53,6 @@ APPLY = {
     "plan_hash": "9f2c",
     "idempotency_key": "k1",
     "note": " go ",
-    "intent": "ask",
 }
 ACTS = {
     "/recommendations/R-2187/apply/": (APPLY, "propose"),
@@ -86,22 +85,17 @@ def test_apply_sends_what_the_person_saw(browser: Client, services: Services) ->
     assert given["note_text"] == "go"
 
 
-def test_one_person_proposes_and_approves_the_plan_they_saw(
-    browser: Client, services: Services
-) -> None:
-    browser.post("/recommendations/R-2187/apply/", {**APPLY, "intent": "apply"})
-    assert [name for name, _given in services.calls] == ["propose", "approve"]
-    assert services.calls[1][1]["plan_hash"] == "9f2c"
+def test_exactly_the_plan_that_was_read_is_proposed(browser: Client, services: Services) -> None:
+    browser.post("/recommendations/R-2187/apply/", APPLY)
+    assert services.calls[0][1]["plan_hash"] == "9f2c"
 
 
-def test_a_plan_that_changed_on_the_way_waits_on_its_page(
-    browser: Client, services: Services
-) -> None:
-    services.errors["approve"] = errors.PlanChanged(plan_hash="other")
-    answer = browser.post("/recommendations/R-2187/apply/", {**APPLY, "intent": "apply"})
+def test_another_plan_by_now_is_shown_again(browser: Client, services: Services) -> None:
+    services.error = errors.PlanChanged(plan_hash="other")
+    answer = browser.post("/recommendations/R-2187/apply/", APPLY)
     html = answer.content.decode()
     assert answer.status_code == 409
-    assert "C-0914" in html and "The plan changed meanwhile." in html
+    assert "Review R-2187" in html and "The plan changed meanwhile." in html
 
 
 @pytest.mark.parametrize("address", ACTS)

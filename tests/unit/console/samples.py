@@ -21,6 +21,7 @@ _SPECIAL: dict[str, Any] = {
     "guardrail": "cooldown",
     "check": "revision",
     "cause": "prefill_saturated",
+    "cause_phrase": "prefill_saturated",
     "mode": "recommend",
     "state": "SOAK",
     "permission": "approve",

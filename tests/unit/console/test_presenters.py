@@ -289,10 +289,59 @@ def test_a_failing_check_turns_apply_off() -> None:
     assert shown.why_not == "A check does not pass."
 
 
-@pytest.mark.parametrize(("one", "intent"), [(True, "apply"), (False, "ask")])
-def test_one_person_applies_two_people_ask(one: bool, intent: str) -> None:
+@pytest.mark.parametrize(("one", "words"), [(True, "Apply now"), (False, "Ask for approval")])
+def test_one_person_applies_two_people_ask(one: bool, words: str) -> None:
     shown = command.present_review(pages.review(one_person_may=one), SHANGHAI)
-    assert (shown.intent, shown.enabled) == (intent, True)
+    assert (shown.primary, shown.enabled) == (words, True)
+
+
+def test_many_guardrails_are_counted_and_some_named() -> None:
+    codes = ("cooldown", "floor", "max_step", "flap", "freeze", "mode", "calibrated")
+    rails = tuple(t.Guardrail(code, True) for code in codes)
+    card = recommendation.present(pages.recommendation(guardrails=rails), SHANGHAI)
+    assert card.guardrails_text == "7 of 7 guardrails pass"
+    assert card.guardrails_names.endswith("no freeze and 2 more")
+    assert len(card.guardrails) == 7
+
+
+def test_a_range_with_equal_ends_reads_as_one_value() -> None:
+    ratio = Unit.RATIO
+    detail = Text(
+        "figure.share_range_of_demand",
+        {
+            "first": pages.m(0.0101, ratio),
+            "second": pages.m(0.0104, ratio),
+            "demand": pages.m(7.36, Unit.REQUESTS_PER_SECOND),
+        },
+    )
+    shown = deployment.parts.figure(
+        t.Figure("goodput", pages.m(0.07, Unit.REQUESTS_PER_SECOND), None, None, detail),
+        SHANGHAI,
+        "x",
+    )
+    assert shown.detail.replace("\u00a0", " ") == "1% of 7.36 req/s"
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [("h200-sxm", "H200 SXM"), ("H200", "H200"), ("", ""), ("my GPU", "my GPU")],
+)
+def test_accelerators_are_written_as_people_write_them(given: str, shown: str) -> None:
+    assert deployment.parts.accelerator_title(given) == shown
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [("sglang 0.5.23", "SGLang 0.5.23"), ("vllm", "vLLM"), ("vLLM on Dynamo", "vLLM on Dynamo")],
+)
+def test_engines_keep_their_own_spelling(given: str, shown: str) -> None:
+    assert deployment.parts.engine_title(given) == shown
+
+
+def test_a_card_names_the_problem_even_without_a_cause_of_its_own() -> None:
+    first = replace(pages.fleet_rows()[0], cause="")
+    shown = fleet.present(pages.fleet(cards=(first,)), SHANGHAI)
+    assert shown.cards[0].title == "assist-chat-prod: prefill saturated"
 
 
 def test_no_traffic_is_said_in_words() -> None:

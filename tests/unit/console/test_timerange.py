@@ -16,6 +16,11 @@ def test_the_default_is_three_hours_live() -> None:
     assert (span.seconds, span.is_live, span.end) == (3 * 3600, True, NOW)
 
 
+def test_a_fast_collection_starts_with_a_short_range() -> None:
+    assert timerange.parse({}, SHANGHAI, timerange.DEFAULT_FAST).seconds == 900
+    assert timerange.parse({"from": "?"}, SHANGHAI, timerange.DEFAULT_FAST).seconds == 900
+
+
 @pytest.mark.parametrize(
     ("given", "seconds"), [("-15m", 900), ("-1h", 3600), ("-24h", 86400), ("-7d", 7 * 86400)]
 )

@@ -1,0 +1,216 @@
+"""A role flip that is killed in the middle: how to get there, and what must be true at the end."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from apps.commands.domain.states import ENDED
+from tests.support.product import Fleet, Product, fleet, product, wait_until
+
+SLUG = "chat-pd"
+TARGETS = {"prefill": 3, "decode": 3}
+END_STATES = frozenset(state.value for state in ENDED)
+#: A killed owner's lease, the soak of the demo preset, and the rest of the steps on a busy machine.
+LEASE_S, SOAK_S, SLACK_S = 120.0, 60.0, 100.0
+STALL_S = 1.0
+
+
+@dataclass(frozen=True)
+class Instant:
+    """Kill when the step of this kind is seen in one of `states`, or (without a kind) the command
+    is; `late_s` later when that is wanted."""
+
+    name: str
+    kind: str
+    states: tuple[str, ...]
+    late_s: float = 0.0
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass
+class Killed:
+    """One kill: what the rows said at that moment, and when the product was back."""
+
+    instant: str
+    command: str
+    step: str
+    was_leased: bool
+    back_in_s: float
+
+
+@dataclass
+class Story:
+    """What happened, for the assertions and for whoever reads a failure."""
+
+    number: str
+    kills: list[Killed] = field(default_factory=list)
+    ended_in_s: float = 0.0
+
+    def __str__(self) -> str:
+        lines = [
+            f"  killed at {k.instant}: command {k.command}, step {k.step}, "
+            f"leased {k.was_leased}, back in {k.back_in_s:.1f} s"
+            for k in self.kills
+        ]
+        return "\n".join([f"{self.number} ended after {self.ended_in_s:.0f} s", *lines])
+
+
+def retried_after_a_stall(run: Callable[[Fleet], None], *arguments: str, seed: int) -> None:
+    """Run on a fleet of its own; once more if it failed while the machine stood still."""
+    for attempt in (1, 2):
+        with fleet(*arguments, seed=seed) as running:
+            try:
+                return run(running)
+            except AssertionError:
+                if attempt == 2 or running.worst_stall_s() <= STALL_S:
+                    raise
+
+
+def flip_killed_at(running: Fleet, instants: Sequence[Instant], *, seed: int = 0) -> Story:
+    """Propose and approve the flip, kill the product at each instant in turn and start it again,
+    wait for the end, and hold everything against what must be true then."""
+    chance = random.Random(seed)
+    with product(running) as one:
+        story = Story(_approved(one))
+        began = time.monotonic()
+        for instant in instants:
+            story.kills.append(_kill(one, instant, chance))
+        wait_for_end(one, story, began, kills=len(instants))
+        print(story, flush=True)
+        try:
+            hold(one, running, story)
+        except AssertionError as error:
+            error.add_note(f"{story}\n{one.log()[-1500:]}")
+            raise
+    return story
+
+
+def _approved(one: Product) -> str:
+    asked = {"deployment": SLUG, "targets": TARGETS, "expected_revision": 1}
+
+    def allowed() -> Any:
+        return one.post("/api/v1/commands/", {**asked, "dry_run": True}, 200)["refused"] is None
+
+    wait_until(allowed, 40, "figures fresh enough for a reduction")
+    made = one.post("/api/v1/commands/", asked, expect=201)
+    one.post(
+        f"/api/v1/commands/{made['number']}/approve/", {"plan_hash": made["plan_hash"]}, expect=200
+    )
+    number: str = made["number"]
+    return number
+
+
+def _kill(one: Product, instant: Instant, chance: random.Random) -> Killed:
+    """Watch the rows every 2 ms and kill at the instant."""
+    deadline = time.monotonic() + LEASE_S + SLACK_S + (SOAK_S if instant.kind == "" else 0)
+    while not _is_there(one, instant):
+        assert time.monotonic() < deadline, f"{instant} was not seen: {_state(one)}"
+        time.sleep(0.002)
+    if instant.late_s:
+        time.sleep(chance.uniform(0, instant.late_s))
+    one.kill()
+    command, step, was_leased = _state(one)
+    one.start(timeout_s=90)
+    return Killed(instant.name, command, step, was_leased, one.started_in_s)
+
+
+def _is_there(one: Product, instant: Instant) -> bool:
+    if instant.kind:
+        found = one.rows("SELECT state FROM commands_step WHERE kind = ?", instant.kind)
+    else:
+        found = one.rows("SELECT state FROM commands_command")
+    return bool(found) and found[0][0] in instant.states
+
+
+def _state(one: Product) -> tuple[str, str, bool]:
+    command, owner = one.rows("SELECT state, lease_owner FROM commands_command")[0]
+    under_way = one.rows(
+        "SELECT kind, state FROM commands_step WHERE state != 'DONE' ORDER BY \"index\" LIMIT 1"
+    )
+    step = " ".join(under_way[0]) if under_way else "all done"
+    return command, step, bool(owner)
+
+
+def wait_for_end(one: Product, story: Story, began: float, *, kills: int) -> None:
+    """Wait for an end state, with the time that dead owners' leases may take."""
+    limit = kills * LEASE_S + SOAK_S + SLACK_S
+
+    def ended() -> bool:
+        state = one.rows("SELECT state FROM commands_command WHERE number = ?", story.number)
+        return state[0][0] in END_STATES
+
+    wait_until(ended, limit, f"the end of {story} ({_state(one)})", every_s=0.5)
+    story.ended_in_s = time.monotonic() - began
+
+
+def hold(one: Product, running: Fleet, story: Story) -> None:
+    """DESIGN laws 5 and 7 after the restart: done once, true at both ends, nothing lost."""
+    command = one.get(f"/api/v1/commands/{story.number}/")
+    assert command["state"] == "SUCCEEDED", (command["state"], command.get("error"), _log(one))
+    time.sleep(2)  # nothing follows the end
+
+    # Once: one command, one end, one change of the wanted counts, one change of the worker's role.
+    assert one.rows("SELECT count(*) FROM commands_command") == [(1,)]
+    events = Counter(code for (code,) in one.rows("SELECT code FROM commands_commandevent"))
+    assert events["state.succeeded"] == events["state.soak"] == events["state.running"] == 1
+    assert one.get(f"/api/v1/deployments/{SLUG}/")["revision"] == 2
+    audited = Counter(
+        action
+        for (action,) in one.rows(
+            "SELECT action FROM audit_auditevent WHERE action LIKE 'command.%'"
+            " OR action = 'deployment.set_wanted'"
+        )
+    )
+    assert audited["command.succeeded"] == audited["deployment.set_wanted"] == 1
+    moved = one.rows("SELECT DISTINCT worker_url FROM commands_step")
+    assert len(moved) == 1
+    spans = one.rows(
+        "SELECT json_extract(s.value, '$') FROM fleet_span s"
+        " JOIN fleet_worker w ON w.id = s.subject_id"
+        " WHERE s.attribute = 'role' AND w.url = ? ORDER BY s.valid_from",
+        moved[0][0],
+    )
+    assert spans == [("decode",), ("prefill",)]
+    assert one.rows("SELECT count(*) FROM commands_reservation WHERE released_at IS NULL") == [(0,)]
+    assert one.rows(
+        "SELECT count(*) FROM fleet_changestate WHERE active_command_id IS NOT NULL"
+    ) == [(0,)]
+    assert one.rows("SELECT count(*) FROM commands_step WHERE state != 'DONE'") == [(0,)]
+
+    # True at both ends: the router lists each worker once, and each engine says the same.
+    listed = running.router_rows()
+    assert Counter(row["url"] for row in listed) == Counter(
+        worker["url"] for worker in running.deployment()["workers"]
+    )
+    roles = {row["url"]: row["worker_type"] for row in listed}
+    assert Counter(roles.values()) == Counter(TARGETS)
+    assert roles[moved[0][0]] == "prefill"
+    assert running.engine_roles() == roles
+    known = dict(
+        one.rows(
+            "SELECT w.url, w.role FROM fleet_worker w"
+            " JOIN fleet_deployment d ON d.id = w.deployment_id WHERE d.slug = ?",
+            SLUG,
+        )
+    )
+    assert known == roles
+
+    # Nothing lost: no client saw a failure, the audit chain is whole, so is the database.
+    truth = running.truth()
+    failed = [row for row in truth["requests"] if not row["ok"]]
+    assert not failed, failed[:5]
+    assert truth["totals"][SLUG]["ok"] > 0
+    assert one.rows("PRAGMA integrity_check") == [("ok",)]
+    verified = one.manage("verify_audit")
+    assert verified.returncode == 0, verified.stderr[-800:]
+
+
+def _log(one: Product) -> list[Any]:
+    return one.rows("SELECT code, params FROM commands_commandevent ORDER BY id DESC LIMIT 12")
