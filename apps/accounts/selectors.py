@@ -36,6 +36,8 @@ def viewer_for(
 
 def tokens_for(viewer: Viewer) -> QuerySet[ApiToken]:
     """The viewer's own tokens, newest first."""
+    if viewer.user_id is None:
+        return ApiToken.objects.none()
     return ApiToken.objects.filter(user_id=viewer.user_id)
 
 

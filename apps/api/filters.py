@@ -47,7 +47,7 @@ class Sorting(BaseFilterBackend):
             return default
         allowed = sortable(view)
         if asked.removeprefix("-") not in allowed:
-            raise Problem(400, "invalid", f"`{SORT}` is one of {', '.join(allowed)}, or -name.")
+            raise Problem(400, "invalid", f"Sort by one of {', '.join(allowed)}, or -name.")
         return (asked, "pk")
 
     def get_schema_operation_parameters(self, view: Any) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import IO, Any, Final
 
 from rest_framework.exceptions import ParseError
@@ -20,11 +21,14 @@ MAX_SAFE_INTEGER: Final = 2**53 - 1
 
 
 def tame(value: Any) -> Any:
-    """The same data without NaN or infinity (null: unknown), with big integers as strings."""
+    """The same data without NaN or infinity (null: unknown); decimals and big integers are strings
+    without an exponent."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, int):  # bool is small enough
         return value if abs(value) <= MAX_SAFE_INTEGER else str(value)
+    if isinstance(value, Decimal):
+        return format(value, "f") if value.is_finite() else None
     if isinstance(value, str):
         # A lone surrogate cannot be written as UTF-8; it can only come from a request.
         return value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")

@@ -16,8 +16,11 @@ from django.urls import is_valid_path, reverse
 from django.utils.translation import get_language
 from django.utils.translation import gettext as _
 
+from apps.overview import labels
+
 from . import data
 from .viewer import reader_of, viewer_of
+from .wording import say
 
 THEMES = ("light", "dark")
 API_DOCS = "/api/docs/"
@@ -107,6 +110,13 @@ class Frame:
     @cached_property
     def keys_on(self) -> bool:
         return self.request.COOKIES.get("keys", "on") != "off"
+
+    @cached_property
+    def role_line(self) -> str:
+        """What the person may do, for pages whose read model does not say it."""
+        if not self.is_signed_in:
+            return ""
+        return say(labels.role_line(viewer_of(self.request)), reader_of(self.request))
 
     @cached_property
     def zone(self) -> str:

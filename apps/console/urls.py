@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from django.urls import URLPattern, path
 
-from .views import actions, gallery, health, pages, people
+from .views import actions, gallery, health, metrics, pages, people
 
 urlpatterns: list[URLPattern] = [
     path("healthz", health.healthz, name="healthz"),
     path("readyz", health.readyz, name="readyz"),
+    path("metrics", metrics.metrics, name="metrics"),
     path("", pages.home, name="home"),
     path("signin/", people.sign_in, name="account_login"),
     path("signout/", people.sign_out, name="account_logout"),

@@ -1,256 +1,319 @@
-"""The words of each cause (DESIGN §3: diagnosis owns the wording of causes; rows hold codes).
+"""The words of causes: names, headings, second lines, comparisons, what will not help, stages.
 
-Whole sentences with named parameters, never glued from parts. Functions return text in the active
-language; numbers come formatted by `common.formatting`.
+Rows and API hold codes; whoever shows them renders these (DESIGN §3: diagnosis owns the wording).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
-from django.utils.functional import Promise
-from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
+from django.utils.translation import ngettext, pgettext_lazy
 
-from apps.common.formatting import duration, share, stage_time
+from apps.common.sentences import Plural, Sentences, Words
 
-from .domain.causes import Cause
-
-Words = str | Promise
-
-HEADINGS: Final[Mapping[str, Words]] = {
-    Cause.PREFILL_SATURATED: _("Prefill is the bottleneck"),
-    Cause.DECODE_SATURATED: _("Decode is the bottleneck"),
-    Cause.KV_CACHE_FULL: _("Decode memory is full"),
-    Cause.KV_TRANSFER_SLOW: _("KV transfer is slow"),
-    Cause.ROUTER_QUEUE: _("Requests wait before routing"),
-    Cause.BAD_WORKER: _("%(worker)s is slow"),
-    Cause.REPLICA_LOST: _("%(down)s of %(wanted)s %(role)s workers down"),
-    Cause.BOTH_SATURATED: _("Demand is above capacity"),
-    Cause.IDLE_PREFILL: _("Prefill is idle"),
-    Cause.IDLE_DECODE: _("Decode is idle"),
-    Cause.PREFIX_CACHE_LOST: _("Prefix cache hits fell"),
-    Cause.HOST_BOUND: _("The host CPU is the limit"),
-    Cause.UNEVEN_WORKERS: _("Work is unevenly spread"),
-    Cause.BALANCED: _("Within objectives"),
-    Cause.NOT_ENOUGH_SIGNAL: _("Cannot tell which side"),
+#: Headings of the diagnosis, for all causes of DESIGN §5.
+CAUSES: Final[Words] = {
+    "prefill_saturated": _("Prefill is the bottleneck"),
+    "decode_saturated": _("Decode is the bottleneck"),
+    "kv_cache_full": _("Decode memory is full"),
+    "kv_transfer_slow": _("KV transfer is slow"),
+    "router_queue": _("Requests wait before routing"),
+    "bad_worker": _("One worker is slow"),
+    "replica_lost": _("A worker is down"),
+    "both_saturated": _("Demand is above capacity"),
+    "idle_prefill": _("Prefill is idle"),
+    "idle_decode": _("Decode is idle"),
+    "prefix_cache_lost": _("Prefix cache hits fell"),
+    "host_bound": _("The host CPU is the limit"),
+    "uneven_workers": _("Work is unevenly spread"),
+    "balanced": _("Within objectives"),
+    "not_enough_signal": _("Cannot tell which side"),
 }
 
-SENTENCES: Final[Mapping[str, Words]] = {
-    "prefill_saturated": _(
-        "Prompts wait before prefill: queueing is %(queue_share)s of TTFT and the prefill workers "
-        "are %(prefill)s busy."
+#: "Limited by" in one or two words.
+CAUSES_SHORT: Final[Words] = {
+    "prefill_saturated": pgettext_lazy("limited by", "Prefill"),
+    "decode_saturated": pgettext_lazy("limited by", "Decode"),
+    "kv_cache_full": pgettext_lazy("limited by", "KV cache"),
+    "kv_transfer_slow": pgettext_lazy("limited by", "KV transfer"),
+    "router_queue": pgettext_lazy("limited by", "Router"),
+    "bad_worker": pgettext_lazy("limited by", "One worker"),
+    "replica_lost": pgettext_lazy("limited by", "Worker down"),
+    "both_saturated": pgettext_lazy("limited by", "Both pools"),
+    "idle_prefill": pgettext_lazy("limited by", "Idle prefill"),
+    "idle_decode": pgettext_lazy("limited by", "Idle decode"),
+    "prefix_cache_lost": pgettext_lazy("limited by", "Prefix cache"),
+    "host_bound": pgettext_lazy("limited by", "Host CPU"),
+    "uneven_workers": pgettext_lazy("limited by", "Uneven work"),
+    "balanced": pgettext_lazy("limited by", "None"),
+    "not_enough_signal": pgettext_lazy("limited by", "No data"),
+}
+
+#: A short phrase for the cards of the fleet page: "<deployment>: <phrase>".
+CAUSES_PHRASE: Final[Words] = {
+    "prefill_saturated": _("prefill saturated"),
+    "decode_saturated": _("decode saturated"),
+    "kv_cache_full": _("decode memory full"),
+    "kv_transfer_slow": _("KV transfer slow"),
+    "router_queue": _("requests wait at the router"),
+    "bad_worker": _("one slow worker"),
+    "replica_lost": _("a worker is down"),
+    "both_saturated": _("demand above capacity"),
+    "idle_prefill": _("idle prefill"),
+    "idle_decode": _("idle decode"),
+    "prefix_cache_lost": _("prefix cache hits fell"),
+    "host_bound": _("host CPU is the limit"),
+    "uneven_workers": _("work unevenly spread"),
+    "balanced": _("within objectives"),
+    "not_enough_signal": _("cannot tell which side"),
+}
+
+#: Headings that name a worker, a count or a role; without parameters `CAUSES` is used.
+HEADINGS: Final[Sentences] = {
+    "heading.bad_worker": (_("{worker} is slow"),),
+    "heading.replica_lost": (
+        Plural(
+            lambda n: ngettext(
+                "{missing} of {wanted} {role} worker is down",
+                "{missing} of {wanted} {role} workers are down",
+                n,
+            ),
+            by="missing",
+        ),
     ),
-    "decode_saturated": _(
-        "Tokens come too slowly: the decode workers are %(decode)s busy by token rate."
+    "heading.host_bound": (_("The host CPU limits {role}"),),
+}
+
+#: `DiagnosisView.sentence`: one for each cause, the richest variant first.
+SENTENCES: Final[Sentences] = {
+    "sentence.prefill_saturated": (
+        _(
+            "TTFT P95 {ttft} against {ttft_objective}, since {since} ({for_s}). "
+            "Requests queue for prefill; decode has room."
+        ),
+        _("TTFT P95 {ttft} against {ttft_objective}. Requests queue for prefill; decode has room."),
+        _("Prefill is {prefill_busy} busy and requests queue for it; decode has room."),
+        _("Requests queue for prefill; decode has room."),
     ),
-    "kv_cache_full": _(
-        "Decode workers hold %(used)s of their KV memory, so new requests wait %(wait_s)s to be "
-        "accepted."
+    "sentence.decode_saturated": (
+        _(
+            "TPOT P95 {tpot} against {tpot_objective}, since {since} ({for_s}). "
+            "Decode runs too many sequences at once; prefill has room."
+        ),
+        _("TPOT P95 {tpot} against {tpot_objective}. Decode is full; prefill has room."),
+        _("Decode is {decode_busy} busy; prefill has room."),
+        _("Decode is full; prefill has room."),
     ),
-    "kv_transfer_slow": _(
-        "Moving the KV cache takes %(transfer_s)s, %(share)s of the time to the first token."
+    "sentence.kv_cache_full": (
+        _(
+            "KV cache {kv_used} used, since {since} ({for_s}). "
+            "TTFT rises because decode accepts no more sequences, not because prefill is slow."
+        ),
+        _(
+            "KV cache {kv_used} used. "
+            "TTFT rises because decode accepts no more sequences, not because prefill is slow."
+        ),
+        _("Decode accepts no more sequences: its KV cache is full."),
     ),
-    "router_queue": _("Requests wait %(wait_s)s in the router while both pools have room."),
-    "bad_worker": _(
-        "%(worker)s takes %(ratio)s times as long per token as its peers in the %(role)s pool."
+    "sentence.kv_transfer_slow": (
+        _(
+            "Moving the KV cache takes {mean} instead of {usual_s}, since {since} ({for_s}). "
+            "Both pools have room."
+        ),
+        _("Moving the KV cache takes {mean} instead of {usual_s}. Both pools have room."),
+        _("Moving the KV cache takes {mean}. Both pools have room."),
+        _("Moving the KV cache is slow. Both pools have room."),
     ),
-    "replica_lost": _(
-        "%(down)s of %(wanted)s %(role)s workers have not served for %(for_s)s, and no command of "
-        "ours explains it."
+    "sentence.router_queue": (
+        _(
+            "Requests wait {mean} before a worker is chosen, since {since} ({for_s}). "
+            "Both pools have room."
+        ),
+        _("Requests wait {mean} before a worker is chosen. Both pools have room."),
+        _("Requests wait before a worker is chosen. Both pools have room."),
     ),
-    "both_saturated": _(
-        "Prefill is %(prefill)s busy and decode %(decode)s. While prefill is full, decode sees "
-        "only what prefill lets through, so its true demand may be higher."
+    "sentence.bad_worker": (
+        _(
+            "{worker} needs {times} the time per token of its {role} peers, since {since} "
+            "({for_s})."
+        ),
+        _("{worker} needs {times} the time per token of its {role} peers."),
+        _("{worker} is much slower than its peers."),
     ),
-    "idle": _(
-        "The %(role)s pool has been %(idle)s busy for %(for_s)s while the other pool is %(other)s "
-        "busy."
+    "sentence.replica_lost": (
+        _(
+            "{ready} of {wanted} {role} workers serve, since {since} ({for_s}). "
+            "The spare is used up."
+        ),
+        _("{ready} of {wanted} {role} workers serve. The spare is used up."),
+        _("A worker stopped serving. The spare is used up."),
     ),
-    "uneven_workers": _(
-        "%(worker)s holds %(most)s requests; the mean of the %(role)s pool is %(mean)s."
+    "sentence.both_saturated": (
+        _(
+            "Prefill is {prefill_busy} busy and decode {decode_busy}, since {since} ({for_s}). "
+            "Demand is above what both pools can serve."
+        ),
+        _(
+            "Prefill is {prefill_busy} busy and decode {decode_busy}. "
+            "Demand is above what both pools can serve."
+        ),
+        _("Demand is above what both pools can serve."),
     ),
-    "balanced": _("Both pools have room: the busier one is %(busiest)s busy."),
-    "no_load": _("No requests arrive at the moment."),
-    "missing_signals": _("Needed measurements are missing or old: %(missing)s."),
-    "few_workers_report": _("Too few workers report in these pools: %(roles)s."),
-    "unexplained_breach": _(
-        "An objective is missed, but no measurement here shows which side causes it."
+    "sentence.idle_prefill": (
+        _("Prefill is only {prefill_busy} busy for {for_s}; decode {decode_busy}."),
+        _("Prefill is only {prefill_busy} busy; decode {decode_busy}."),
+        _("Prefill has more GPUs than the load needs."),
+    ),
+    "sentence.idle_decode": (
+        _("Decode is only {decode_busy} busy for {for_s}; prefill {prefill_busy}."),
+        _("Decode is only {decode_busy} busy; prefill {prefill_busy}."),
+        _("Decode has more GPUs than the load needs."),
+    ),
+    "sentence.prefix_cache_lost": (
+        _(
+            "Prefix cache hits fell from {usual} to {value}, since {since} ({for_s}): "
+            "prefill computes more tokens for the same requests."
+        ),
+        _(
+            "Prefix cache hits fell from {usual} to {value}: "
+            "prefill computes more tokens for the same requests."
+        ),
+        _("Prefill computes more tokens for the same requests."),
+    ),
+    "sentence.host_bound": (
+        _("GPUs of {role} wait between steps while the work per step is unchanged, since {since}."),
+        _("GPUs of {role} wait between steps while the work per step is unchanged."),
+        _("GPUs wait between steps while the work per step is unchanged."),
+    ),
+    "sentence.uneven_workers": (
+        _("Some {role} workers queue while others have room, since {since} ({for_s})."),
+        _("Some {role} workers queue while others have room."),
+        _("Some workers queue while others have room."),
+    ),
+    "sentence.balanced": (
+        _("Prefill {prefill_busy} and decode {decode_busy} busy, room for {headroom} more load."),
+        _("Prefill {prefill_busy} and decode {decode_busy} busy. Next check {next_at}."),
+        _("Prefill {prefill_busy} and decode {decode_busy} busy."),
+        _("All objectives hold."),
+    ),
+    "sentence.balanced_no_traffic": (_("No requests arrive. Nothing to judge."),),
+    "sentence.balanced_single_pool": (
+        _("One mixed pool, {busy} busy. It is not split into prefill and decode."),
+        _("One mixed pool. It is not split into prefill and decode."),
+    ),
+    "sentence.not_enough_signal": (
+        _("Missing or old: {figures}. No advice until they are fresh."),
+        _("Missing or old: {metrics}. No advice until they are fresh."),
+        _("Data from {sample_at} is {age_s} old. No advice until it is fresh."),
+        _("Required figures are missing or old. No advice until they are fresh."),
+    ),
+    "sentence.unexplained_breach": (
+        _("An objective is missed, but no figure here shows which side causes it."),
+    ),
+    "sentence.not_enough_signal_too_few": (
+        _("{requests} requests in {span_s}. Percentiles need {needed}."),
+        _("Too few requests for percentiles."),
     ),
 }
 
-WONT_HELP: Final[Mapping[str, Words]] = {
-    "decode_will_not_help": _("More decode workers will not help."),
-    "prefill_makes_it_worse": _("More prefill workers would make it worse."),
-    "prefill_will_not_help": _(
-        "TTFT rises only because decode does not accept requests; more prefill workers will not "
-        "help."
+#: `DiagnosisView.wont_help`: what must be said with the advice.
+WONT_HELP: Final[Sentences] = {
+    "wont_help.prefill_saturated": (_("More decode workers will not help."),),
+    "wont_help.decode_saturated": (_("More prefill workers make it worse."),),
+    "wont_help.kv_cache_full": (
+        _("More prefill will not help: TTFT rises only because decode does not accept."),
     ),
-    "replicas_will_not_help": _("More workers will not help."),
-    "scaling_will_not_help": _("Scaling will not help."),
-    "averages_hide_it": _("Averages over the pool hide it."),
-    "spare_used_up": _("The spare capacity is used up: one more loss would show."),
-    "moving_will_not_help": _("Moving GPUs between the pools will not help."),
-    "peak_must_still_fit": _("Before releasing GPUs, check that the recent peak still fits."),
-    "scaling_hides_it": _("Scaling would only hide it."),
-    "no_automatic_advice": _("No automatic advice until this is known."),
-}
-
-ADVICE: Final[Mapping[str, Words]] = {
-    Cause.PREFILL_SATURATED: _("Move a worker to prefill, or add prefill workers."),
-    Cause.DECODE_SATURATED: _("Add decode workers, or lower the concurrency limit."),
-    Cause.KV_CACHE_FULL: _(
-        "Add decode workers, or route long contexts apart; a smaller KV format is a choice of the "
-        "serving team."
+    "wont_help.kv_transfer_slow": (_("More workers will not help. Look at the network."),),
+    "wont_help.router_queue": (_("Scaling will not help. Look at the router."),),
+    "wont_help.bad_worker": (_("Averages of the pool hide it; scaling only dilutes it."),),
+    "wont_help.replica_lost": (_("Moving GPUs will not help; the pool needs its worker back."),),
+    "wont_help.both_saturated": (_("Moving GPUs between the pools will not help."),),
+    "wont_help.idle_prefill": (
+        _("Before releasing: the peak of the last 7 days still has to fit."),
     ),
-    Cause.KV_TRANSFER_SLOW: _("Open the network runbook and avoid the slow node pair."),
-    Cause.ROUTER_QUEUE: _("Open the router runbook."),
-    Cause.BAD_WORKER: _("Drain the worker and replace it."),
-    Cause.REPLICA_LOST: _("Restart the worker, or hold traffic until it is back."),
-    Cause.BOTH_SATURATED: _("Add GPUs, or shed requests of low priority."),
-    Cause.IDLE_PREFILL: _("Move or release prefill GPUs."),
-    Cause.IDLE_DECODE: _("Move or release decode GPUs."),
-    Cause.PREFIX_CACHE_LOST: _("Wait for the cache to refill, undo the change, route by prefix."),
-    Cause.HOST_BOUND: _("Give the host more CPU, or add router replicas."),
-    Cause.UNEVEN_WORKERS: _("Change the routing policy."),
-    Cause.BALANCED: _("Nothing to do."),
-    Cause.NOT_ENOUGH_SIGNAL: _("Fix the coverage of the required measurements."),
+    "wont_help.idle_decode": (
+        _("Before releasing: the peak of the last 7 days still has to fit."),
+    ),
+    "wont_help.prefix_cache_lost": (_("More prefill helps only if the hits stay low."),),
+    "wont_help.host_bound": (_("More GPUs will not help. Look at the hosts' CPUs."),),
+    "wont_help.uneven_workers": (_("Scaling hides it. Look at the routing policy."),),
+    "wont_help.not_enough_signal": (_("There is no automatic advice without fresh figures."),),
 }
 
-#: Causes as one noun phrase, for "limited by" in lists.
-LIMITED_BY: Final[Mapping[str, Words]] = {
-    Cause.PREFILL_SATURATED: _("prefill"),
-    Cause.DECODE_SATURATED: _("decode"),
-    Cause.KV_CACHE_FULL: _("decode memory"),
-    Cause.KV_TRANSFER_SLOW: _("KV transfer"),
-    Cause.ROUTER_QUEUE: _("router"),
-    Cause.BAD_WORKER: _("one worker"),
-    Cause.REPLICA_LOST: _("lost worker"),
-    Cause.BOTH_SATURATED: _("demand"),
-    Cause.IDLE_PREFILL: _("nothing; prefill idle"),
-    Cause.IDLE_DECODE: _("nothing; decode idle"),
-    Cause.PREFIX_CACHE_LOST: _("prefix cache"),
-    Cause.HOST_BOUND: _("host CPU"),
-    Cause.UNEVEN_WORKERS: _("uneven spread"),
-    Cause.BALANCED: _("nothing"),
-    Cause.NOT_ENOUGH_SIGNAL: _("unknown"),
+#: `Evidence.comparison`: what a figure is compared with.
+COMPARISONS: Final[Sentences] = {
+    "compare.usual": (_("usually {usual}, {basis}"), _("usually {usual}")),
+    "compare.no_usual": (_("not enough history to say what is usual"),),
+    "compare.objective": (_("objective {threshold}"),),
+    "compare.ttft_objective": (_("objective {ttft_objective}"),),
+    "compare.tpot_objective": (_("objective {tpot_objective}"),),
+    "compare.share_of_ttft": (
+        _("{share} of TTFT, usually {usual_s}"),
+        _("{share} of TTFT"),
+    ),
+    "compare.over_limit": (_("over {limit} for {for_s}"), _("over {limit}")),
+    "compare.under_limit": (_("under {limit} for {for_s}"), _("under {limit}")),
+    "compare.limit": (_("limit {limit}"),),
+    "compare.decode_room": (
+        Plural(
+            lambda n: ngettext(
+                "KV cache {kv_used}, {preemptions} preemption",
+                "KV cache {kv_used}, {preemptions} preemptions",
+                n,
+            ),
+            by="preemptions",
+        ),
+        _("KV cache {kv_used}"),
+    ),
+    "compare.no_preemption": (_("KV cache {kv_used}, no preemption"), _("no preemption")),
+    "compare.kv_normal": (_("normal, links {links_used} used"), _("normal")),
+    "compare.kv_not_measured": (_("not exported by this backend"),),
+    "compare.change_vs_usual": (
+        _("{change} against {basis}"),
+        _("{change} against usual"),
+        _("against usual"),
+    ),
+    "compare.vs_basis": (_("against {basis}"),),
+    "compare.peers": (_("its peers {usual}"), _("against its peers")),
+    "compare.peers_z": (_("{times} its peers"),),
+    "compare.ready_of": (_("{ready} of {wanted} serve"),),
+    "compare.waiting": (
+        Plural(
+            lambda n: ngettext("{waiting} request waits", "{waiting} requests wait", n), "waiting"
+        ),
+    ),
+    "compare.per_worker": (_("{value} for each worker"),),
+    "compare.slots": (_("batch slots {slots_used}"),),
+    "compare.model_only": (_("model only, not calibrated"),),
+    "compare.per_hour": (_("{per_hour} per hour"),),
+    "compare.per_day": (_("{per_day} per day"),),
+    "compare.of_total": (_("of {value}"),),
+    "compare.measured_at_router": (_("measured from the router on"),),
+    "compare.found_of": (_("{have} of {needed} found"),),
+    "compare.missing": (_("missing: {metrics}"), _("missing")),
+    "compare.old": (_("from {sample_at}, {age_s} old"),),
+    "compare.rising": (_("rising"),),
+    "compare.steady": (_("steady"),),
 }
 
-EVIDENCE: Final[Mapping[str, Words]] = {
-    "ttft_p95": _("TTFT P95"),
-    "tpot_p95": _("TPOT P95"),
-    "queue_share": _("Queue share of TTFT"),
-    "prefill_busy": _("Prefill busy"),
-    "decode_busy": _("Decode busy"),
-    "kv_used": _("KV cache used"),
-    "kv_transfer_time": _("KV transfer time"),
-    "kv_transfer_share": _("KV transfer share of TTFT"),
-    "transferring": _("Requests in KV transfer"),
-    "preemptions": _("Preemptions"),
-    "mean_input_tokens": _("Input tokens per request"),
-    "mean_output_tokens": _("Output tokens per request"),
-    "arrivals": _("Arrivals"),
-    "serving": _("Workers serving"),
-    "prefill_reporting": _("Prefill workers reporting"),
-    "decode_reporting": _("Decode workers reporting"),
-    "prefill_waiting": _("Waiting before prefill"),
-    "decode_waiting": _("Waiting at decode"),
-    "seconds_per_token": _("Time per token"),
-    "worker_waiting": _("Waiting at this worker"),
-    "worker_load": _("Requests at this worker"),
-    "router_wait": _("Wait in the router"),
+#: `Stage.detail` and `Stage.stream`.
+STAGES: Final[Sentences] = {
+    "stage.waiting": (
+        Plural(
+            lambda n: ngettext("{waiting} request waiting", "{waiting} requests waiting", n),
+            "waiting",
+        ),
+    ),
+    "stage.input_cached": (_("{tokens} in, {cached} cached"), _("{tokens} tokens in")),
+    "stage.input": (_("{tokens} tokens in"),),
+    "stage.transfer": (_("{size} at {speed}"), _("{size}"), _("at {speed}")),
+    "stage.transferring": (_("{running} in transfer"),),
+    "stage.first_step": (_("first step"),),
+    "stage.not_apart": (_("not measured apart"),),
+    "stage.not_measured": (_("not measured here"),),
+    "stage.running": (_("{running} sequences running"),),
+    "stream.tokens": (_("then {tokens} tokens × {tpot}"), _("then {tpot} for each token")),
 }
 
-COMPARISONS: Final[Mapping[str, Words]] = {
-    "usual": _("usual %(value)s"),
-    "no_usual": _("no usual value yet"),
-    "objective": _("objective %(value)s"),
-    "no_objective": _("no objective set"),
-    "limit": _("limit %(value)s"),
-    "peers": _("peers %(value)s"),
-    "pool": _("whole pool %(value)s"),
-    "pool_mean": _("mean of the pool %(value)s"),
-    "wanted": _("%(value)s wanted"),
-    "of_workers": _("of %(value)s workers"),
-    "of_ttft": _("of the time to the first token"),
-    "completions": _("%(value)s completed"),
-    "required": _("required"),
-}
-
-ROLES: Final[Mapping[str, Words]] = {
-    "prefill": _("prefill"),
-    "decode": _("decode"),
-    "mixed": _("mixed"),
-}
-
-_SHARES = frozenset(
-    {"queue_share", "prefill", "decode", "used", "share", "idle", "other", "busiest", "headroom"}
-)
-
-
-def heading(cause: str, params: Mapping[str, Any] | None = None) -> str:
-    """The heading of a cause; names the worker or the count where the cause has one."""
-    text = HEADINGS.get(cause)
-    return cause if text is None else str(text) % _words(params or {}, str(text))
-
-
-def sentence(code: str, params: Mapping[str, Any] | None = None) -> str:
-    """The one sentence under the heading."""
-    text = SENTENCES.get(code)
-    return "" if text is None else str(text) % _words(params or {}, str(text))
-
-
-def wont_help(code: str) -> str:
-    """What must also be said; empty when the cause has nothing of the kind."""
-    return str(WONT_HELP.get(code, ""))
-
-
-def advice(cause: str) -> str:
-    """What helps."""
-    return str(ADVICE.get(cause, ""))
-
-
-def limited_by(cause: str) -> str:
-    """The cause in a word or two, for lists."""
-    return str(LIMITED_BY.get(cause, cause))
-
-
-def evidence_name(code: str) -> str:
-    """The name of an evidence tile."""
-    return str(EVIDENCE.get(code, code))
-
-
-def comparison(code: str, value: str = "") -> str:
-    """What a tile is compared with; `value` comes formatted in the figure's own unit."""
-    text = COMPARISONS.get(code)
-    return "" if text is None else str(text) % {"value": value}
-
-
-def _words(params: Mapping[str, Any], text: str) -> dict[str, str]:
-    found = {name: _word(name, value) for name, value in params.items()}
-    # A parameter that an old row lacks shows as a dash instead of failing the page.
-    for name in ("worker", "down", "wanted", "role", *_SHARES):
-        if f"%({name})s" in text:
-            found.setdefault(name, "–")
-    return found
-
-
-def _word(name: str, value: Any) -> str:
-    if isinstance(value, list | tuple):
-        return ", ".join(_listed(str(item)) for item in value)
-    if name == "role":
-        return str(ROLES.get(str(value), value))
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return str(value)
-    if name in _SHARES:
-        return share(float(value))
-    if name == "for_s":
-        return duration(float(value))
-    if name.endswith("_s"):
-        return stage_time(float(value))
-    return f"{value:.1f}" if isinstance(value, float) else str(value)
-
-
-def _listed(code: str) -> str:
-    return str(EVIDENCE.get(code) or ROLES.get(code) or gettext(code))
+TABLE: Final[Sentences] = {**HEADINGS, **SENTENCES, **WONT_HELP, **COMPARISONS, **STAGES}

@@ -123,7 +123,7 @@ def views(viewer: Viewer, rows: Iterable[Command], now: datetime) -> tuple[Comma
         of.setdefault(each.deployment_id, {})[f"{each.signal}_p95"] = each.threshold_s
     ids = [c.recommendation_id for c in found if c.recommendation_id]
     advice = planning.recommendations_for(viewer).filter(pk__in=ids).values_list("pk", "predicted")
-    advised = dict(advice)
+    advised: dict[Any, Any] = dict(advice)
     around = [(of.get(c.deployment_id, {}), advised.get(c.recommendation_id) or {}) for c in found]
     pairs = zip(found, around, strict=True)
     return tuple(view(viewer, c, now, detailed=False, around=a) for c, a in pairs)

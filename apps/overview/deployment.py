@@ -221,7 +221,9 @@ def key_figures(loaded: Loaded) -> tuple[Figure, ...]:
     good = evaluation.goodput if evaluation else {}
     share = loaded.evaluated(good.get("share"), Unit.RATIO)
     rate = loaded.evaluated(good.get("rate"), Unit.REQUESTS_PER_SECOND)
-    per_million = loaded.evaluated(costs.get("good_per_million"), Unit.USD_PER_MILLION_TOKENS)
+    per_million = recommendation.without_tokens(
+        loaded.evaluated(costs.get("good_per_million"), Unit.USD_PER_MILLION_TOKENS)
+    )
     all_tokens = loaded.evaluated(costs.get("completed_per_million"), Unit.USD_PER_MILLION_TOKENS)
     return (
         _latency("ttft_p95", figures.ttft.p95, loaded.thresholds.get("ttft"), points["ttft"]),

@@ -110,7 +110,7 @@ def _rows(loaded: Loaded, predicted: Mapping[str, Any]) -> tuple[PredictedRow, .
         if not stored:
             continue
         after = Measurement.from_json(stored.get("after", stored))
-        before = Measurement.from_json(stored["now"]) if "now" in stored else None
+        before = without_tokens(Measurement.from_json(stored["now"])) if "now" in stored else None
         objective = _objective(loaded, code)
         rows.append(
             PredictedRow(
@@ -126,6 +126,13 @@ def _rows(loaded: Loaded, predicted: Mapping[str, Any]) -> tuple[PredictedRow, .
             )
         )
     return tuple(rows)
+
+
+def without_tokens(figure: Measurement) -> Measurement:
+    """A unit cost whose denominator was 0 has no value; that is not the same as no traffic."""
+    if figure.unit is Unit.USD_PER_MILLION_TOKENS and figure.state is State.NO_TRAFFIC:
+        return figure.with_state(State.NO_DATA)
+    return figure
 
 
 def _objective(loaded: Loaded, code: str) -> float | None:
@@ -176,7 +183,11 @@ def guardrail(stored: Mapping[str, Any]) -> Guardrail:
     elif stored["code"] == "gpu_budget" and params.get("free") is not None:
         free = Decimal(str(params["free"]))
         needed = Decimal(str(params["after"])) - Decimal(str(params["before"]))
-        detail = Text("guard.gpus", {"gpus_free": free, "gpus_needed": max(Decimal(0), needed)})
+        detail = (
+            Text("guard.gpus", {"gpus_free": free, "gpus_needed": needed})
+            if needed > 0
+            else Text("check.gpus_same")
+        )
     return Guardrail(code=code, passed=bool(stored["passed"]), detail=detail)
 
 

@@ -43,10 +43,7 @@ INSTALLED_APPS = [
     "rest_framework",
     "drf_spectacular",
     "drf_spectacular_sidecar",
-    "drf_standardized_errors",
     "django_filters",
-    "django_htmx",
-    "template_partials",
     "csp",
     "apps.common",
     "apps.audit",
@@ -75,7 +72,6 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "allauth.account.middleware.AccountMiddleware",
-    "django_htmx.middleware.HtmxMiddleware",
 ]
 
 TEMPLATES = [

@@ -46,6 +46,19 @@
     return first;
   }
 
+  // The words of the objective stand at the end where the lines keep away from it.
+  function freerAtLeft(panel, objective) {
+    const values = [...(panel.p95 || []), ...(panel.p99 || [])], half = (panel.p95 || []).length;
+    const near = (from, to) => {
+      let least = Infinity;
+      for (const line of [values.slice(0, half), values.slice(half)]) {
+        line.slice(Math.floor(from * half), Math.ceil(to * half)).forEach((value) => { if (value !== null) least = Math.min(least, Math.abs(value - objective)); });
+      }
+      return least;
+    };
+    return near(0, 0.25) > near(0.75, 1);
+  }
+
   function layout(times, scale, shapes, notes, narrow) {
     return {
       margin: { l: scale.unit === " req/s" ? 54 : 46, r: 10, t: 10, b: 24 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
@@ -90,7 +103,8 @@
     if (tint >= 0) shapes.push({ type: "rect", xref: "x", yref: "paper", x0: times[tint], x1: times[times.length - 1], y0: 0, y1: 1, fillcolor: css("--crit"), opacity: 0.06, line: { width: 0 }, layer: "below" });
     if (found.objective !== null && found.objective !== undefined) {
       shapes.push(hline(found.objective * scale.factor, css("--chart-slo")));
-      notes.push(note({ xref: "paper", x: 1, xanchor: "right", y: found.objective * scale.factor, yanchor: "bottom", text: fill(text.tObjective, { value: say(found.objective, scale) }) }));
+      const left = freerAtLeft(found, found.objective);
+      notes.push(note({ xref: "paper", x: left ? 0 : 1, xanchor: left ? "left" : "right", y: found.objective * scale.factor, yanchor: "bottom", text: fill(text.tObjective, { value: say(found.objective, scale) }) }));
       if (tint > 0 && name === "ttft") notes.push(note({ x: times[tint], xanchor: "left", yref: "paper", y: 0, yanchor: "bottom", text: " " + fill(text.tSince, { time: times[tint].slice(11, 16) }) }));
     }
     if (name === "busy") {

@@ -22,7 +22,7 @@ INSTANTS = (
     Instant("remove sent", "remove_worker", ("SENT", "ACCEPTED")),
     Instant("waiting for idle", "wait_idle", ("ACCEPTED", "VERIFYING"), 1.5),
     Instant("switch intended", "switch_role", ("INTENT",)),
-    Instant("switch sent", "switch_role", ("SENT", "ACCEPTED"), 0.3),
+    Instant("switch sent", "switch_role", ("SENT", "ACCEPTED")),
     Instant("before add", "add_worker", ("PLANNED", "INTENT")),
     Instant("add sent", "add_worker", ("SENT", "ACCEPTED")),
     Instant("verifying", "verify_data_plane", ("ACCEPTED", "VERIFYING"), 1.0),

@@ -74,7 +74,8 @@ class Fleet:
         for worker in self.deployment(slug)["workers"]:
             answer = requests.get(f"{worker['url']}/server_info", timeout=10)
             answer.raise_for_status()
-            found[worker["url"]] = answer.json()["disaggregation_mode"]
+            # The launch flag stands beside it and does not change with a role switch.
+            found[worker["url"]] = answer.json()["internal_states"][0]["disaggregation_mode"]
         return found
 
     def fault(self, worker: str, kind: str, value: Any = None, slug: str = "chat-pd") -> None:

@@ -119,7 +119,7 @@ class Deployments(ReadOnly):
         end = _moment(request.query_params.get("to", ""), now, "to") or now
         start = _moment(request.query_params.get("from", "-3h"), now, "from")
         if start is None or start >= end or end - start > timedelta(days=31):
-            raise Problem(400, "invalid", "`from` lies before `to`, at most 31 days before it.")
+            raise Problem(400, "invalid", "Choose `from` before `to`, at most 31 days before it.")
         return Response(
             overview.deployment_series(self.viewer, slug, now, panels=panels, start=start, end=end)
         )
@@ -143,7 +143,7 @@ def _moment(text: str, now: datetime, name: str) -> datetime | None:
         parsed = _parsed(text.replace(" ", "+")) or _parsed(text)
         if parsed is None or parsed.tzinfo is None or not 2000 <= parsed.year < 2200:
             raise Problem(
-                400, "invalid", f"`{name}` is not a time such as 2026-11-29T16:08Z or -3h."
+                400, "invalid", f"Give `{name}` as a time such as 2026-11-29T16:08Z or -3h."
             )
         found = parsed.astimezone(UTC)
     return min(max(found, _FIRST), _LAST)

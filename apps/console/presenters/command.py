@@ -121,9 +121,18 @@ def present(view: types.CommandView, reader: Reader) -> CommandShown:
         true_now=kinds.targets(view.true_now) if view.true_now else "",
         next_action=say(view.next_action, reader),
         error=say(view.error, reader),
-        log=changes(view.log, reader),
-        why_not=say(view.why_not, reader),
+        log=changes(view.log, reader, exact=True),
+        why_not=_why_not(view, reader),
     )
+
+
+def _why_not(view: types.CommandView, reader: Reader) -> str:
+    """Why a shown button is off; the state itself where no other reason is given."""
+    if view.why_not is not None:
+        return say(view.why_not, reader)
+    if view.is_live and not view.may_cancel:
+        return say(types.Text("why_not.cancel_state", {"state": view.state}), reader)
+    return ""
 
 
 def _soak_share(view: types.CommandView) -> float:

@@ -122,6 +122,7 @@ class DeploymentShown:
     figures: tuple[parts.FigureShown, ...]
     recommendation: recommendation.RecommendationShown | None
     no_recommendation: str
+    running_command: str
     pools: tuple[pools.PoolShown, ...]
     cost: CostShown
     changes: tuple[ChangeShown, ...]
@@ -136,7 +137,7 @@ def present(page: types.DeploymentPage, reader: Reader) -> DeploymentShown:
     advised = page.recommendation
     return DeploymentShown(
         page=page,
-        chips=(parts.Chip(page.status.value, say(page.status_text, reader)), _sync(page.sync)),
+        chips=_chips(page, reader),
         meta=_meta(page),
         banners=parts.banners(page.banners, reader),
         diagnosis=_diagnosis(page.diagnosis, reader),
@@ -144,6 +145,7 @@ def present(page: types.DeploymentPage, reader: Reader) -> DeploymentShown:
         figures=tuple(parts.figure(item, reader, "kpi") for item in page.figures),
         recommendation=recommendation.present(advised, reader) if advised else None,
         no_recommendation=say(page.no_recommendation, reader),
+        running_command=page.sync.command if page.sync.kind == "applying" else "",
         pools=tuple(pools.present(pool, reader) for pool in page.pools),
         cost=_cost(page.cost, reader),
         changes=changes(page.changes, reader),
@@ -154,6 +156,13 @@ def present(page: types.DeploymentPage, reader: Reader) -> DeploymentShown:
         role_line=say(page.role_line, reader),
         as_of_iso=page.as_of.isoformat() if page.as_of else "",
     )
+
+
+def _chips(page: types.DeploymentPage, reader: Reader) -> tuple[parts.Chip, ...]:
+    """Worst status and sync; once where both say the same."""
+    status = parts.Chip(page.status.value, say(page.status_text, reader))
+    sync = _sync(page.sync)
+    return (status, sync) if status.text != sync.text else (sync,)
 
 
 def _meta(page: types.DeploymentPage) -> str:
@@ -304,10 +313,13 @@ def _cost(cost: types.CostView, reader: Reader) -> CostShown:
     )
 
 
-def changes(found: tuple[types.Change, ...], reader: Reader) -> tuple[ChangeShown, ...]:
+def changes(
+    found: tuple[types.Change, ...], reader: Reader, *, exact: bool = False
+) -> tuple[ChangeShown, ...]:
+    """A time line; `exact` adds seconds, for the log of one command."""
     return tuple(
         ChangeShown(
-            time=reader.time(item.at),
+            time=reader.seconds(item.at) if exact else reader.time(item.at),
             utc=reader.utc(item.at),
             status=item.status.value,
             status_word=labels.word(labels.STATUSES, item.status.value),

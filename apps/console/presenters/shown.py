@@ -133,6 +133,9 @@ def show(
 
 def _without_value(measurement: Measurement, reader: Reader) -> Shown:
     state = measurement.state
+    if state is State.NO_TRAFFIC and measurement.unit is Unit.USD_PER_MILLION_TOKENS:
+        # Zero tokens give no unit cost: never 0, never infinity (DESIGN law 11).
+        return Shown("–", "", "–", _("no such tokens"), state.value)
     if state is State.NO_TRAFFIC:
         words = _("no traffic")
         return Shown(words, "", words, state=state.value)

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from apps.diagnosis import wording as diagnosis
 from apps.overview.domain.types import DiagnosisView, Text
 
 from ..reader import Reader
-from . import commands, diagnosis, labels, overview, planning
+from . import commands, labels, overview, planning
 from .sentences import (
     MissingParameter,
     Plural,

@@ -7,7 +7,7 @@ from typing import Final
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
-from .sentences import Plural, Sentences
+from apps.common.sentences import Plural, Sentences
 
 #: `CommandView.title`.
 TITLES: Final[Sentences] = {
@@ -136,7 +136,7 @@ NEXT: Final[Sentences] = {
     "next.rollback": (_("Rolls back at {next_at}."), _("Rolls back now.")),
     "next.person": (_("Nothing happens by itself. Retry or roll back."),),
     "next.none": (_("Nothing more happens."),),
-    "next.step": (_("Next: step {step} of {steps}."),),
+    "next.step": (_("Step {step} of {steps}."),),
     "next.start": (_("Starts at once."),),
     "next.learn": (_("What was predicted is compared with what happened."),),
 }

@@ -12,6 +12,10 @@ from typing import Final
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import pgettext_lazy
 
+from apps.diagnosis.wording import CAUSES as CAUSES
+from apps.diagnosis.wording import CAUSES_PHRASE as CAUSES_PHRASE
+from apps.diagnosis.wording import CAUSES_SHORT as CAUSES_SHORT
+
 from .names import CHECKS as CHECKS
 from .names import COST_LINES as COST_LINES
 from .names import FIGURES as FIGURES
@@ -53,63 +57,6 @@ STATUSES: Final[Words] = {
     "unknown": pgettext_lazy("status", "No fresh data"),
     "paused": pgettext_lazy("status", "Paused"),
     "info": pgettext_lazy("status", "Information"),
-}
-
-#: Headings of the diagnosis, for all causes of DESIGN §5.
-CAUSES: Final[Words] = {
-    "prefill_saturated": _("Prefill is the bottleneck"),
-    "decode_saturated": _("Decode is the bottleneck"),
-    "kv_cache_full": _("Decode memory is full"),
-    "kv_transfer_slow": _("KV transfer is slow"),
-    "router_queue": _("Requests wait before routing"),
-    "bad_worker": _("One worker is slow"),
-    "replica_lost": _("A worker is down"),
-    "both_saturated": _("Demand is above capacity"),
-    "idle_prefill": _("Prefill is idle"),
-    "idle_decode": _("Decode is idle"),
-    "prefix_cache_lost": _("Prefix cache hits fell"),
-    "host_bound": _("The host CPU is the limit"),
-    "uneven_workers": _("Work is unevenly spread"),
-    "balanced": _("Within objectives"),
-    "not_enough_signal": _("Cannot tell which side"),
-}
-
-#: "Limited by" in one or two words.
-CAUSES_SHORT: Final[Words] = {
-    "prefill_saturated": pgettext_lazy("limited by", "Prefill"),
-    "decode_saturated": pgettext_lazy("limited by", "Decode"),
-    "kv_cache_full": pgettext_lazy("limited by", "KV cache"),
-    "kv_transfer_slow": pgettext_lazy("limited by", "KV transfer"),
-    "router_queue": pgettext_lazy("limited by", "Router"),
-    "bad_worker": pgettext_lazy("limited by", "One worker"),
-    "replica_lost": pgettext_lazy("limited by", "Worker down"),
-    "both_saturated": pgettext_lazy("limited by", "Both pools"),
-    "idle_prefill": pgettext_lazy("limited by", "Idle prefill"),
-    "idle_decode": pgettext_lazy("limited by", "Idle decode"),
-    "prefix_cache_lost": pgettext_lazy("limited by", "Prefix cache"),
-    "host_bound": pgettext_lazy("limited by", "Host CPU"),
-    "uneven_workers": pgettext_lazy("limited by", "Uneven work"),
-    "balanced": pgettext_lazy("limited by", "None"),
-    "not_enough_signal": pgettext_lazy("limited by", "No data"),
-}
-
-#: A short phrase for the cards of the fleet page: "<deployment>: <phrase>".
-CAUSES_PHRASE: Final[Words] = {
-    "prefill_saturated": _("prefill saturated"),
-    "decode_saturated": _("decode saturated"),
-    "kv_cache_full": _("decode memory full"),
-    "kv_transfer_slow": _("KV transfer slow"),
-    "router_queue": _("requests wait at the router"),
-    "bad_worker": _("one slow worker"),
-    "replica_lost": _("a worker is down"),
-    "both_saturated": _("demand above capacity"),
-    "idle_prefill": _("idle prefill"),
-    "idle_decode": _("idle decode"),
-    "prefix_cache_lost": _("prefix cache hits fell"),
-    "host_bound": _("host CPU is the limit"),
-    "uneven_workers": _("work unevenly spread"),
-    "balanced": _("within objectives"),
-    "not_enough_signal": _("cannot tell which side"),
 }
 
 #: Command states in words (`design/ui.md` §6.4).

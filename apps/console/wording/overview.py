@@ -7,7 +7,7 @@ from typing import Final
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
-from .sentences import Plural, Sentences
+from apps.common.sentences import Plural, Sentences
 
 #: `DeploymentPage.status_text`: the worst status with its reason.
 STATUS: Final[Sentences] = {

@@ -7,7 +7,7 @@ from typing import Final
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
-from .sentences import Plural, Sentences
+from apps.common.sentences import Plural, Sentences
 
 #: `RecommendationView.title` and `Alternative.title`: an instruction.
 TITLES: Final[Sentences] = {
@@ -211,6 +211,7 @@ WHY_NOT: Final[Sentences] = {
     "why_not.blocked": (_("A check does not pass."),),
     "why_not.already_approved": (_("You have approved already."),),
     "why_not.state": (_("Not possible while it is {state}."), _("Not possible in this state.")),
+    "why_not.cancel_state": (_("Cancelling is not possible while it is {state}."),),
     "why_not.mode": (_("The mode is {mode}: commands are off."), _("Commands are off.")),
     "why_not.kill_switch": (_("The kill switch is on."),),
     "why_not.stale": (_("Data is old."),),

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from string import Formatter
 from typing import Any
 
 from django.conf import settings
-from django.utils.functional import Promise
 from django.utils.html import conditional_escape
 from django.utils.safestring import SafeString, mark_safe
 
+from apps.common.sentences import Plural, Sentences, Variant
 from apps.overview.domain.types import Text
 
 from ..reader import Reader
@@ -32,18 +31,6 @@ class UnknownCode(KeyError):
 
 class MissingParameter(KeyError):
     """No variant of a code fits the given parameters."""
-
-
-@dataclass(frozen=True, slots=True)
-class Plural:
-    """A sentence whose form depends on the parameter `count` (or another integer one)."""
-
-    choose: Callable[[int], str]
-    by: str = "count"
-
-
-Variant = str | Promise | Plural
-Sentences = Mapping[str, tuple[Variant, ...]]
 
 
 def is_strict() -> bool:

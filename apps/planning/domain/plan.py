@@ -156,7 +156,13 @@ def plan(inputs: PlanInputs, data: DataState) -> Plan:
     if choice.chosen is None:
         found = _none(choice.reason, choice.params)
         return replace(found, need=need, demand=load, now=full(inputs.current), terms=terms)
-    chosen = full(choice.chosen.pair)
+
+    def shown(pair: Pair) -> Prediction:
+        return _full(pair, inputs, engine, replace(load, rate=load.fast))
+
+    # Sizing carries the rate with its trend; what people see, and what is scored later, is what
+    # the measured rate leads to.
+    chosen = shown(choice.chosen.pair)
     growth = choice.reason not in ("load_returned", "spare_capacity")
     circumstances = replace(inputs.circumstances, is_growth=growth)
     passing = central(lowest_on_the_way(chosen.pair, inputs.current))
@@ -175,9 +181,9 @@ def plan(inputs: PlanInputs, data: DataState) -> Plan:
         params=choice.params,
         need=need,
         demand=load,
-        now=full(inputs.current),
+        now=shown(inputs.current),
         chosen=chosen,
-        alternatives=tuple(_alternative(option, full) for option in choice.alternatives),
+        alternatives=tuple(_alternative(option, shown) for option in choice.alternatives),
         guardrails=results,
         blocked=first_failure(results),
         confidence=confidence(inputs.basis, fresh=True, flow_rebuilt=load.rebuilt),

@@ -1,0 +1,55 @@
+"""A furnished installation with a diagnosis, figures, a recommendation and commands in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import time_machine
+
+from apps.accounts.domain.authorize import SYSTEM
+from apps.backends import registry
+from apps.commands.services import facts
+from apps.slo import services as slo
+from apps.slo.domain.objective import ObjectiveSignal
+from apps.telemetry import selectors as telemetry
+from apps.telemetry.domain.figures import Usual
+from tests.integration.api import lab as laboratory
+from tests.integration.commands.world import MemoryAdapter
+from tests.integration.planning.conftest import Story
+from tests.integration.planning.fluid import LONG, Fleet
+from tests.support.builders import NOW
+
+
+@pytest.fixture
+def lab(
+    db: None, monkeypatch: pytest.MonkeyPatch, settings: Any, tmp_path: Path
+) -> Iterator[laboratory.Lab]:
+    settings.STATE_DIR = tmp_path
+    monkeypatch.setitem(registry._BUILDERS, MemoryAdapter.name, MemoryAdapter)
+    monkeypatch.setattr(facts, "provider", laboratory.FreshFacts())
+    built = laboratory.build()
+    laboratory.furnish(built)
+    with time_machine.travel(NOW, tick=False) as clock:
+        for signal, seconds in ((ObjectiveSignal.TTFT, 2.5), (ObjectiveSignal.TPOT, 0.025)):
+            slo.set_objective(
+                actor=SYSTEM,
+                now=NOW,
+                deployment_id=built.deployment.pk,
+                signal=signal,
+                threshold_s=seconds,
+            )
+        done = built.finished()
+        built.deployment.refresh_from_db()
+        story = Story(built, Fleet(3, 3), NOW)  # type: ignore[arg-type]
+        monkeypatch.setattr(telemetry, "figures", lambda deployment, now: story.figures)
+        monkeypatch.setattr(telemetry, "usual", lambda deployment, now: Usual("since_start"))
+        story.run(60)
+        story.fluid.load = LONG
+        story.run(60)
+        built.numbers["commands"] = done.number
+        clock.move_to(story.now)
+        built.now = story.now
+        yield built
