@@ -55,9 +55,11 @@ class BrowserSessionAuthentication(SessionAuthentication):
 
 def viewer_of(request: Request) -> Viewer:
     """The viewer behind an authenticated request."""
+    user: Any = request.user  # not anonymous: permissions are checked first
+    token: Any = request.auth
     return selectors.viewer_for(
-        request.user,
-        token=request.auth,
+        user,
+        token=token,
         source_ip=str(request.META.get("REMOTE_ADDR", "")),
         request_id=str(request.META.get("HTTP_X_REQUEST_ID", ""))[:64],
     )

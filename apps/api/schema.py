@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from drf_spectacular.openapi import AutoSchema
@@ -35,14 +35,18 @@ class ProblemSerializer(serializers.Serializer[Any]):
     code = serializers.CharField()
     detail = serializers.CharField()
     params = serializers.DictField(required=False, help_text="facts of the refusal")
-    errors = serializers.DictField(required=False, help_text="field -> messages")
+    errors = serializers.DictField(  # type: ignore[assignment]  # a field, not the property
+        required=False, help_text="field -> messages"
+    )
     permission = serializers.CharField(required=False)
 
 
 class ApiSchema(AutoSchema):
     """Adds the problem details to every operation."""
 
-    def _get_response_bodies(self, direction: str = "response") -> dict[str, Any]:
+    def _get_response_bodies(
+        self, direction: Literal["request", "response"] = "response"
+    ) -> dict[str, Any]:
         bodies: dict[str, Any] = super()._get_response_bodies(direction)
         reference = self.resolve_serializer(ProblemSerializer, "response").ref
         meaning: dict[Any, str] = dict(READING)

@@ -10,7 +10,7 @@ from django.db.models import prefetch_related_objects
 
 from apps.accounts.domain.authorize import Permission, Viewer
 from apps.commands import selectors as commands
-from apps.commands.domain import approvals
+from apps.commands.domain import approvals, scoring
 from apps.commands.domain.states import ACTIVE, DRIVEN, CommandState
 from apps.commands.models import Command, Step
 from apps.common.measurement import Measurement, Place, State
@@ -237,7 +237,7 @@ def compared(
                 objective=objective,
                 meets_objective=_meets(measured or after, objective),
                 measured=measured,
-                inside_range=_inside(measured, after),
+                inside_range=scoring.is_inside(after, measured) if measured else None,
             )
         )
     return tuple(rows)
@@ -253,12 +253,6 @@ def _meets(figure: Measurement, objective: float | None) -> bool | None:
     if objective is None or figure.value is None:
         return None
     return figure.number() <= objective
-
-
-def _inside(measured: Measurement | None, after: Measurement) -> bool | None:
-    if measured is None or measured.value is None or after.lower is None or after.upper is None:
-        return None
-    return float(after.lower) <= measured.number() <= float(after.upper)
 
 
 def _measurement(stored: Any) -> Measurement | None:

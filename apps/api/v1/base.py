@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from django.db.models import QuerySet
-from django.http.response import HttpResponseBase
 from django_filters.rest_framework import DjangoFilterBackend
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import mixins, serializers, viewsets
@@ -119,8 +118,8 @@ class Listing(mixins.ListModelMixin, viewsets.GenericViewSet[Any]):
         return queryset
 
     def finalize_response(
-        self, request: Request, response: HttpResponseBase, *args: Any, **kwargs: Any
-    ) -> HttpResponseBase:
+        self, request: Request, response: Response, *args: Any, **kwargs: Any
+    ) -> Response:
         """What one viewer sees, or a token shown once, is kept by no cache."""
         answer = super().finalize_response(request, response, *args, **kwargs)
         answer.headers["Cache-Control"] = "private, no-store"

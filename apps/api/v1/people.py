@@ -75,10 +75,11 @@ class Tokens(ReadOnly):
             raise Problem(403, "token", "A token cannot make tokens; sign in instead.")
         asked = NewTokenSerializer(data=request.data)
         asked.is_valid(raise_exception=True)
+        person: Any = request.user
         token, text = services.issue_token(
             actor=self.viewer,
             now=utcnow(),
-            user=request.user,
+            user=person,
             name=asked.validated_data["name"],
             permissions=[Permission(p) for p in asked.validated_data["permissions"]],
             life=timedelta(days=asked.validated_data["days"]),

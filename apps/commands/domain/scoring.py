@@ -68,12 +68,21 @@ def score(key: str, predicted: Measurement, measured: Measurement) -> Score | No
     if not predicted.is_known or not measured.is_known:
         return None
     value = measured.number()
-    inside = None
-    if predicted.lower is not None and predicted.upper is not None:
-        inside = float(predicted.lower) <= value <= float(predicted.upper)
+    inside = is_inside(predicted, measured)
     wanted = predicted.number()
     error = abs(value - wanted) / abs(wanted) if wanted else None
     return Score(key, inside, error)
+
+
+def is_inside(predicted: Measurement, measured: Measurement) -> bool | None:
+    """True if the measured value may lie in the predicted range: a figure read from a histogram is
+    known only to its bucket, so the two ranges must meet. None without a range or a value."""
+    if predicted.lower is None or predicted.upper is None or not measured.is_known:
+        return None
+    value = measured.number()
+    low = float(measured.lower) if measured.lower is not None else value
+    high = float(measured.upper) if measured.upper is not None else value
+    return min(low, value) <= float(predicted.upper) and float(predicted.lower) <= max(high, value)
 
 
 def scores(

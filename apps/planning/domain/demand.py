@@ -22,8 +22,9 @@ TREND_SHARE, TREND_CAP = 0.75, 0.5
 RATE_DRIFT_FLOOR, LENGTH_DRIFT_FLOOR = 0.05, 0.03
 #: A single step change must not make every later range useless.
 STEP_CAP = 0.3
-#: What is assumed of drift before there is history, and how many windows it counts for.
-DRIFT_PRIOR, DRIFT_PRIOR_WEIGHT = 0.08, 3
+#: What is assumed of drift before there is history, and how many windows it counts for (research
+#: on planning §2.1: forecast errors start from N(0, 0.12) with weight 6).
+DRIFT_PRIOR, DRIFT_PRIOR_WEIGHT = 0.12, 6
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ import time_machine
 from apps.accounts.domain.authorize import SYSTEM
 from apps.backends import registry
 from apps.commands.services import facts
+from apps.planning.models import Recommendation
 from apps.slo import services as slo
 from apps.slo.domain.objective import ObjectiveSignal
 from apps.telemetry import selectors as telemetry
@@ -33,23 +34,22 @@ def lab(
     built = laboratory.build()
     laboratory.furnish(built)
     with time_machine.travel(NOW, tick=False) as clock:
-        for signal, seconds in ((ObjectiveSignal.TTFT, 2.5), (ObjectiveSignal.TPOT, 0.025)):
-            slo.set_objective(
-                actor=SYSTEM,
-                now=NOW,
-                deployment_id=built.deployment.pk,
-                signal=signal,
-                threshold_s=seconds,
-            )
-        done = built.finished()
-        built.deployment.refresh_from_db()
-        story = Story(built, Fleet(3, 3), NOW)  # type: ignore[arg-type]
+        Recommendation.objects.update(state="expired")
+        slo.set_objective(
+            actor=SYSTEM,
+            now=NOW,
+            deployment_id=built.deployment.pk,
+            signal=ObjectiveSignal.TPOT,
+            threshold_s=0.025,
+        )
+        built.numbers["commands"] = built.recorded().number
+        story = Story(built, Fleet(), NOW)  # type: ignore[arg-type]
         monkeypatch.setattr(telemetry, "figures", lambda deployment, now: story.figures)
         monkeypatch.setattr(telemetry, "usual", lambda deployment, now: Usual("since_start"))
         story.run(60)
         story.fluid.load = LONG
         story.run(60)
-        built.numbers["commands"] = done.number
+        built.numbers["recommendations"] = Recommendation.objects.get(state="open").number
         clock.move_to(story.now)
         built.now = story.now
         yield built

@@ -105,14 +105,7 @@ class Lab:
 
     def finished(self) -> Command:
         """A command that succeeded, of which the world shows the result."""
-        made = self.propose()
-        Command.objects.filter(pk=made.pk).update(
-            state="SUCCEEDED",
-            started_at=self.now,
-            finished_at=self.now + timedelta(seconds=40),
-            predicted={"ttft_p95": figure(0.8, 0.6, 1.0), "cost_per_million": money("0.69")},
-            measured={"ttft_p95": figure(0.85), "cost_per_million": money("0.70")},
-        )
+        made = self.recorded()
         Worker.objects.filter(deployment=self.deployment, name="d-0").update(role="prefill")
         url = Worker.objects.get(deployment=self.deployment, name="d-0").url
         self.outside.members[url] = self.outside.engines[url] = "prefill"
@@ -122,6 +115,18 @@ class Lab:
             deployment_id=self.deployment.pk,
             wanted=TARGETS,
             expected_revision=self.revision,
+        )
+        return made
+
+    def recorded(self) -> Command:
+        """The record of a success, while the world stays as it was."""
+        made = self.propose()
+        Command.objects.filter(pk=made.pk).update(
+            state="SUCCEEDED",
+            started_at=self.now,
+            finished_at=self.now + timedelta(seconds=40),
+            predicted={"ttft_p95": figure(0.8, 0.6, 1.0), "cost_per_million": money("0.69")},
+            measured={"ttft_p95": figure(0.85), "cost_per_million": money("0.70")},
         )
         return Command.objects.get(pk=made.pk)
 
@@ -271,7 +276,7 @@ def furnish(lab: Lab) -> None:
         now=NOW,
         deployment_id=lab.deployment.pk,
         signal=ObjectiveSignal.TTFT,
-        threshold_s=1.2,
+        threshold_s=2.5,
     )
     book = cost.create_book(actor=SYSTEM, now=NOW, slug="list", name="List")
     cost.set_price(actor=SYSTEM, now=NOW, book_id=book.pk, key="h200-sxm", rate=Decimal("4.59"))
