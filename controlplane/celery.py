@@ -30,3 +30,5 @@ def load_schedule() -> None:
 
 
 load_schedule()
+
+from . import checks  # noqa: E402, F401 - registers the system checks and the worker's refusal

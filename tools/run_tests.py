@@ -37,14 +37,14 @@ STANDARD: Final = (
     Tier("integration (PostgreSQL)", ("tests/integration", "-n", "2"), ("postgresql",), True),
     Tier("contract", ("tests/contract", "-n", "2")),
     Tier("live", ("tests/live", "-m", "live and not long"), ("prometheus",)),
-    Tier("browser", ("tests/e2e/gallery", "-m", "not long"), ("chromium",)),
+    Tier("browser", ("tests/e2e/gallery", "-m", "not long", "-n", "2"), ("chromium",)),
     Tier("story", ("tests/e2e/story", "-m", "not long"), ("chromium",)),
     Tier("chaos (quick)", ("tests/chaos", "-m", "quick")),
 )
 LONG: Final = (
     Tier("chaos", ("tests/chaos", "-m", "chaos")),
     Tier("story, many seeds", ("tests/e2e/story", "-m", "long"), ("chromium",)),
-    Tier("live, long", ("tests/live", "-m", "long"), ("prometheus",)),
+    Tier("browser, all themes", ("tests/e2e/gallery", "-m", "long", "-n", "2"), ("chromium",)),
 )
 
 

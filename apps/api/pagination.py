@@ -29,6 +29,13 @@ class CursorPages(CursorPagination):
             # A cursor that was made up: its position is no value of the field.
             raise NotFound(self.invalid_cursor_message) from error
 
+    def decode_cursor(self, request: Any) -> Any:
+        cursor = super().decode_cursor(request)
+        # PostgreSQL has no NUL in text, so no row can be at such a position.
+        if cursor is not None and "\0" in str(cursor.position or ""):
+            raise NotFound(self.invalid_cursor_message)
+        return cursor
+
     def get_paginated_response(self, data: Any) -> Response:
         return Response(
             {"results": data, "next": self.get_next_link(), "previous": self.get_previous_link()}

@@ -57,6 +57,13 @@ class JsonAnswer(JSONRenderer):
         return b"" if data is None else dump(data)
 
 
+class PlotlyAnswer(JsonAnswer):
+    """`?format=plotly`: figures as plotly reads them."""
+
+    media_type = "application/vnd.plotly.v1+json"
+    format = "plotly"
+
+
 class JsonBody(JSONParser):
     """Reads one JSON body of bounded size; a too deep one is a client's error, not ours."""
 

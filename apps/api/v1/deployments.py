@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from django.db.models import QuerySet
 from django.utils.dateparse import parse_datetime
+from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
 from rest_framework.decorators import action
@@ -16,9 +17,11 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.accounts.domain.authorize import Viewer
+from apps.api import plotly_figures
 from apps.api.encode import plain, serializer_of
 from apps.api.errors import Problem
 from apps.api.filters import check_parameters, filter_set
+from apps.api.wire import JsonAnswer, PlotlyAnswer
 from apps.common.clock import utcnow
 from apps.engines import loader
 from apps.fleet import selectors as fleet
@@ -98,16 +101,23 @@ class Deployments(ReadOnly):
         return Response(plain(overview.deployment_page(self.viewer, slug, utcnow()).path))
 
     @extend_schema(
-        responses={200: SeriesSerializer},
+        responses={
+            (200, JsonAnswer.media_type): SeriesSerializer,
+            (200, PlotlyAnswer.media_type): OpenApiTypes.OBJECT,
+        },
         parameters=[
+            OpenApiParameter(
+                "format", str, enum=["json", "plotly"], description="plotly: a figure per panel"
+            ),
             OpenApiParameter("panels", str, description=f"of {', '.join(PANELS)}"),
             OpenApiParameter("from", str, description="ISO 8601 UTC, or relative such as -3h"),
             OpenApiParameter("to", str, description="ISO 8601 UTC; now when left out"),
         ],
     )
-    @action(detail=True)
+    @action(detail=True, renderer_classes=[JsonAnswer, PlotlyAnswer])
     def series(self, request: Request, slug: str = "") -> Response:
-        check_parameters(request, ("panels", "from", "to"))
+        """Columns for charts, or with `?format=plotly` plotly figures by panel."""
+        check_parameters(request, ("panels", "from", "to", "format"))
         now = utcnow()
         asked = (request.query_params.get("panels") or "ttft,tpot").split(",")
         panels = tuple(dict.fromkeys(filter(None, asked)))
@@ -120,9 +130,12 @@ class Deployments(ReadOnly):
         start = _moment(request.query_params.get("from", "-3h"), now, "from")
         if start is None or start >= end or end - start > timedelta(days=31):
             raise Problem(400, "invalid", "Choose `from` before `to`, at most 31 days before it.")
-        return Response(
-            overview.deployment_series(self.viewer, slug, now, panels=panels, start=start, end=end)
+        columns = overview.deployment_series(
+            self.viewer, slug, now, panels=panels, start=start, end=end
         )
+        if isinstance(request.accepted_renderer, PlotlyAnswer):
+            return Response(plotly_figures.figures(columns))
+        return Response(columns)
 
 
 _UNITS: Final = {"m": 60, "h": 3600, "d": 86_400}

@@ -29,6 +29,7 @@ class Embedded:
     """Runs until SIGTERM or SIGINT; stops beat, worker and server in that order."""
 
     def __init__(self, *, host: str, port: int, worker_threads: int = 4) -> None:
+        celery_app.conf.fulcrum_embedded = True
         celery_app.conf.broker_transport_options = {"polling_interval": 0.1}
         # The worker is a thread of this process: its warning about the superuser is not about it.
         warnings.filterwarnings("ignore", category=SecurityWarning)

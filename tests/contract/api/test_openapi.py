@@ -153,6 +153,20 @@ def test_the_figures_of_a_living_deployment_are_there(lab: Lab) -> None:
     assert diagnosis["evidence"][0]["measurement"]["state"] in {state.value for state in State}
 
 
+def test_series_come_as_plotly_figures_too(lab: Lab) -> None:
+    path = f"/api/v1/deployments/{SLUG}/series/?panels=ttft,busy,queue"
+    plain = lab.call("viewer", "GET", path).json()
+    answer = lab.call("viewer", "GET", f"{path}&format=plotly")
+    assert answer["Content-Type"] == "application/vnd.plotly.v1+json"
+    figures = answer.json()
+    assert set(figures) == set(plain["panels"]) == {"ttft", "busy", "queue"}
+    lines = {line["name"]: line for line in figures["busy"]["data"]}
+    assert lines["prefill"]["y"] == plain["panels"]["busy"]["prefill"]
+    assert len(lines["prefill"]["x"]) == plain["n"]
+    assert any(value is not None for value in lines["prefill"]["y"]), "evaluations are in it"
+    assert lab.call("viewer", "GET", f"{path}&format=xml").status_code == 404
+
+
 def test_answers_to_acts_conform(lab: Lab) -> None:
     """Each unsafe address once as it should be called, and once with nothing."""
     wanted = {"deployment": SLUG, "targets": TARGETS, "expected_revision": lab.revision}

@@ -27,8 +27,15 @@ def violations(page: Any) -> list[str]:
 
 
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("language", ["en", "zh-hans"])
+@pytest.mark.parametrize(
+    ("language", "theme"),
+    [
+        ("en", "light"),
+        ("zh-hans", "dark"),
+        pytest.param("en", "dark", marks=pytest.mark.long),
+        pytest.param("zh-hans", "light", marks=pytest.mark.long),
+    ],
+)
 @pytest.mark.parametrize("name", list(ADDRESSES))
 def test_no_violation(name: str, language: str, theme: str, visit: Any) -> None:
     page = visit(ADDRESSES[name], theme=theme, language=language, bypass_csp=True)
