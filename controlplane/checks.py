@@ -34,7 +34,7 @@ def database_fits_the_way_of_running(app_configs: Any, **kwargs: Any) -> list[Ch
     if not settings.SETTINGS_MODULE.endswith("production"):
         return []
     found: list[CheckMessage] = []
-    if settings.DATABASES["default"]["ENGINE"].endswith("sqlite3"):
+    if "sqlite3" in str(settings.DATABASES["default"]["ENGINE"]):
         found.append(
             Error("Production needs PostgreSQL: SQLite allows one process only",
                   id="fulcrum.E002", hint="Set FULCRUM_DATABASE_URL to postgresql://...")
@@ -59,7 +59,7 @@ def refuse_a_worker_beside_the_memory_broker(
             "A separate worker needs FULCRUM_BROKER_URL=redis://...; "
             "with the in-memory broker run `manage.py up`."
         )
-    if settings.DATABASES["default"]["ENGINE"].endswith("sqlite3"):
+    if "sqlite3" in str(settings.DATABASES["default"]["ENGINE"]):
         raise RefusedMixture(
             "A separate worker needs FULCRUM_DATABASE_URL=postgresql://...; "
             "with SQLite run `manage.py up`."

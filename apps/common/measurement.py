@@ -215,7 +215,8 @@ def freshness(observed_at: datetime | None, now: datetime, interval_s: float) ->
 
 
 def _number_out(number: Number | None) -> float | str | None:
-    return str(number) if isinstance(number, Decimal) else number
+    # Plain digits: `0E-8` is no amount that a person or a spreadsheet reads.
+    return format(number, "f") if isinstance(number, Decimal) else number
 
 
 def _number_in(raw: Any) -> Number | None:

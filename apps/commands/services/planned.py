@@ -201,7 +201,7 @@ def _steps(seen: Seen, targets: Mapping[str, int], *, is_rollback: bool) -> tupl
                 target=refused.params.get("target", ""),
                 minimum=refused.params.get("floor", "1"),
             ) from refused
-        raise errors.InfeasiblePlan(error=refused.code, **refused.params) from refused
+        raise errors.InfeasiblePlan(**{**refused.params, "error": refused.code}) from refused
     names = {worker.url: worker.name for worker in seen.topology.workers}
     return tuple(
         replace(step, worker=replace(step.worker, name=names.get(step.worker.url, "")))

@@ -6,6 +6,7 @@ import json
 import re
 import warnings
 from collections.abc import Iterator
+from functools import cache
 from io import StringIO
 from typing import Any
 
@@ -82,9 +83,13 @@ def test_the_states_of_a_figure_are_the_enum() -> None:
     assert set(schemas[reference]["enum"]) == {state.value for state in State}
 
 
+@cache
+def schema() -> Any:
+    return schemathesis.openapi.from_wsgi("/api/openapi.yaml", get_wsgi_application())
+
+
 def operations(method: str) -> Iterator[Any]:
-    schema = schemathesis.openapi.from_wsgi("/api/openapi.yaml", get_wsgi_application())
-    for result in schema.get_all_operations():
+    for result in schema().get_all_operations():
         operation = result.ok()
         if operation.method.upper() == method:
             yield operation

@@ -70,6 +70,7 @@ class Lab:
     rows: dict[str, ApiToken]
     now: datetime = NOW
     numbers: dict[str, str] = field(default_factory=dict)
+    client: Client = field(default_factory=lambda: Client(enforce_csrf_checks=True))
 
     def viewer(self, name: str) -> Viewer:
         return viewer_for(self.users[name])
@@ -84,7 +85,7 @@ class Lab:
         """A request with the caller's token; `anonymous` sends none."""
         if caller in self.tokens:
             headers.setdefault("Authorization", f"Bearer {self.tokens[caller]}")
-        return send(Client(enforce_csrf_checks=True), method, path, body, **headers)
+        return send(self.client, method, path, body, **headers)
 
     def browser(self, caller: str, *, csrf: bool = True) -> Browser:
         """A signed-in browser; without `csrf` it sends no token on unsafe requests."""
