@@ -197,6 +197,7 @@ def outcomes() -> Iterator[dict[str, Future[Any]]]:
             "slow": pool.submit(slow_worker_then_link, one, steady),
             "silent": pool.submit(silent_engines, two, story),
         }
+        found["unreachable"] = pool.submit(unreachable_router, one, steady, found["lost"])
         if find("prometheus"):
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fulcrum-prom-")))
             prometheus = Prometheus(steady, folder)
@@ -263,10 +264,32 @@ def silent_engines(one: Product, running: Fleet) -> dict[str, float]:
         assert said["status"] == "unknown" and said["evidence"], said
         pages_answer(one, session)
         assert not left, f"shown as if they were of now after {OLD_AFTER_S:.0f} s: {left}"
+
+        # The first rates after the silence are over the time that was seen, not over a window of
+        # which most was not.
+        for worker in running.deployment()["workers"]:
+            running.fault(worker["name"], "normal")
+        mended = time.monotonic()
+        wait_until(lambda: output_rate(one)["state"] == "ok", 30, "an output rate")
+        times["fresh_again_s"] = since(mended)
+        while since(mended) < 25:
+            figure, true = output_rate(one), true_output_rate(running, 20)
+            assert figure["state"] != "ok" or figure["value"] > 0.5 * true, (figure, true)
+            time.sleep(2)
         return times
 
     found: dict[str, float] = twice_if_stalled(running, body, mend)
     return found
+
+
+def output_rate(one: Product) -> dict[str, Any]:
+    return shown(one)["summary.figures[output_rate].measurement"]
+
+
+def true_output_rate(running: Fleet, span_s: float) -> float:
+    """Tokens per second of the answers that ended in the last seconds, as the clients saw them."""
+    rows = running.truth(time.time() - span_s)["requests"]
+    return sum(row["tokens_out"] for row in rows if row["deployment"] == CHAT) / span_s
 
 
 def test_silent_engines_make_figures_old_and_stop_changes(outcomes):
@@ -378,6 +401,69 @@ def lost_replica(one: Product, running: Fleet) -> dict[str, float]:
 
     found: dict[str, float] = twice_if_stalled(running, body, mend)
     return found
+
+
+MOVE_ROUTER = """
+from django.conf import settings
+from apps.accounts.domain.authorize import SYSTEM
+from apps.common.clock import utcnow
+from apps.fleet import selectors, services
+
+settings.FULCRUM_LOOPBACK_PORTS = frozenset([{port}])
+deployment = selectors.deployment_by_slug(SYSTEM, "{slug}")
+services.connect_backend(
+    actor=SYSTEM, now=utcnow(), deployment=deployment, adapter=deployment.backend.adapter,
+    address="http://127.0.0.1:{port}", parameters=deployment.backend.parameters,
+    observe_interval_s=5,
+)
+"""
+
+
+def unreachable_router(one: Product, running: Fleet, before: Future[Any]) -> dict[str, float]:
+    """The second deployment's router moves to an address where nobody answers."""
+    before.exception()
+    session = one.signed_in()
+    workers = (
+        "SELECT w.url, w.role, w.serving FROM fleet_worker w JOIN fleet_deployment d"
+        " ON d.id = w.deployment_id WHERE d.slug = ? AND w.ended_at IS NULL ORDER BY w.url"
+    )
+
+    def all_serve() -> bool:
+        rows = one.rows(workers, SEARCH)
+        return len(rows) == 4 and {serving for _, _, serving in rows} == {"serving"}
+
+    wait_until(all_serve, 60, "all workers of search-pd")
+    known = one.rows(workers, SEARCH)
+    moved = one.manage("shell", "-v", "0", "-c", MOVE_ROUTER.format(port=free_port(), slug=SEARCH))
+    assert moved.returncode == 0, moved.stderr[-1500:]
+    began = time.monotonic()
+
+    def is_noticed() -> bool:
+        rows = one.rows(
+            "SELECT b.last_error FROM fleet_backend b JOIN fleet_deployment d"
+            " ON d.id = b.deployment_id WHERE d.slug = ?",
+            SEARCH,
+        )
+        return bool(rows[0][0])
+
+    wait_until(is_noticed, 20, "the unreachable router to be noticed")
+    noticed = since(began)
+    time.sleep(2 * INTERVAL_S)
+    # Unreachable is not gone (DESIGN law 11): nobody left, nobody is planned away.
+    assert one.rows(workers, SEARCH) == known
+    answer = one.request(
+        "POST", "/api/v1/commands/",
+        json={"deployment": SEARCH, "targets": {"prefill": 2, "decode": 1}, "expected_revision": 1},
+    )  # fmt: skip
+    assert (answer.status_code, answer.json()["code"]) == (503, "backend_unreachable"), answer.text
+    assert one.rows("SELECT count(*) FROM commands_command") == [(0,)]
+    for page in ("/fleet/", f"/deployments/{SEARCH}/"):
+        assert session.get(f"{one.url}{page}", timeout=20).status_code == 200
+    return {"noticed_s": noticed}
+
+
+def test_an_unreachable_router_is_not_an_empty_one(outcomes):
+    outcome(outcomes, "unreachable")
 
 
 def slow_worker_then_link(one: Product, running: Fleet) -> dict[str, float]:
