@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 
-from apps.common.measurement import Measurement, Place, State
+from apps.common.measurement import Measurement, Place, State, freshness
 from apps.diagnosis import selectors as diagnosis
 from apps.diagnosis.domain.causes import Evidence as StoredEvidence
 from apps.diagnosis.models import DiagnosisRecord
@@ -69,12 +69,30 @@ def view(
         for_s=(now - record.since).total_seconds(),
         evidence=tuple(
             _queue_wait(item, figures, usual)
-            or _tile(item, usual, ttft_objective_s, tpot_objective_s)
+            or _tile(
+                _at_its_age(item, record, now, interval_s),
+                usual,
+                ttft_objective_s,
+                tpot_objective_s,
+            )
             for item in diagnosis.evidence(record)[:MAX_TILES]
         ),
         wont_help=Text(f"wont_help.{cause}") if has_advice_to_avoid else None,
         worker=record.worker,
     )
+
+
+def _at_its_age(
+    item: StoredEvidence, record: DiagnosisRecord, now: datetime, interval_s: float
+) -> StoredEvidence:
+    """Evidence is kept while newer windows are outvoted; its figures then are old and say so."""
+    figure = item.measurement
+    at = figure.observed_at or record.window_end
+    if figure.value is None or freshness(at, now, interval_s) is State.OK:
+        return item
+    if figure.state in (State.SOURCE_DOWN, State.CONFLICT):
+        return item
+    return replace(item, measurement=figure.with_state(State.STALE))
 
 
 def _queue_wait(item: StoredEvidence, figures: DeploymentFigures, usual: Usual) -> Evidence | None:

@@ -26,6 +26,9 @@ from apps.telemetry import selectors as telemetry
 from apps.telemetry.domain.figures import DeploymentFigures, Usual
 from apps.telemetry.models import Source
 
+#: States that say by themselves that there is nothing of now.
+_ALREADY_OLD = frozenset({State.NO_DATA, State.STALE, State.SOURCE_DOWN, State.CONFLICT})
+
 
 @dataclass
 class Loaded:
@@ -131,7 +134,7 @@ class Loaded:
         """The same figure with the state that its age (or a dead source) gives it."""
         end = self.evaluation.window_end if self.evaluation else None
         at = figure.observed_at or end
-        if figure.value is None or at is None:
+        if figure.state in _ALREADY_OLD or at is None:
             return figure
         fresh = freshness(at, self.now, self.defaults.collect_interval_s)
         if fresh is State.OK:

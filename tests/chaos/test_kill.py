@@ -23,7 +23,7 @@ INSTANTS = (
     Instant("waiting for idle", "wait_idle", ("ACCEPTED", "VERIFYING"), 1.5),
     Instant("switch intended", "switch_role", ("INTENT",)),
     Instant("switch sent", "switch_role", ("SENT", "ACCEPTED")),
-    Instant("before add", "add_worker", ("PLANNED", "INTENT")),
+    Instant("before add", "switch_role", ("DONE",)),
     Instant("add sent", "add_worker", ("SENT", "ACCEPTED")),
     Instant("verifying", "verify_data_plane", ("ACCEPTED", "VERIFYING"), 1.0),
     Instant("soak", "", ("SOAK",), 30.0),

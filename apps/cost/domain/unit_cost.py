@@ -7,7 +7,7 @@ a zero denominator gives a figure without a value and a reason, never 0 and neve
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Final
 
@@ -231,8 +231,21 @@ def _idle(pools: Sequence[PoolUse], lines: Mapping[str, Measurement]) -> Measure
             used = Decimal(0)
         else:
             used = min(Decimal(1), max(Decimal(0), exact(busy.value)))
-        parts.append(_money(CONTEXT.multiply(exact(line.value), 1 - used)))
-    return _sum(parts)
+        amount = CONTEXT.multiply(exact(line.value), 1 - used)
+        # What is idle is as fresh as the busy share it rests on; the money itself is exact.
+        state = State.OK if busy is None or busy.value is None else busy.state
+        seen = busy.observed_at if busy is not None else None
+        parts.append(replace(_money(amount), state=state, observed_at=seen, method="idle_x_price"))
+    total = _sum(parts)
+    if total.value is None:
+        return total
+    times = [part.observed_at for part in parts if part.observed_at is not None]
+    return replace(
+        total,
+        state=worst(part.state for part in parts),
+        observed_at=min(times, default=None),
+        method="idle_x_price",
+    )
 
 
 def _weighted(tokens: TokenRates, weight: Decimal) -> Measurement:
@@ -276,9 +289,8 @@ def _share(part: Measurement, whole: Measurement) -> Measurement:
         return missing(Unit.RATIO, part.state, method=part.method)
     if whole.value is None or exact(whole.value) == 0:
         return missing(Unit.RATIO, State.NO_DATA, method=whole.method or "no_cost")
-    return Measurement(
-        CONTEXT.divide(exact(part.value), exact(whole.value)), Unit.RATIO, part.state
-    )
+    share = CONTEXT.divide(exact(part.value), exact(whole.value))
+    return Measurement(share, Unit.RATIO, part.state, part.observed_at, method=part.method)
 
 
 def _money(amount: Decimal) -> Measurement:

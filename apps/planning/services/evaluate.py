@@ -125,7 +125,7 @@ def _diagnose(loaded: Loaded, engine: Engine, busy: BusyShares, now: datetime) -
         expected_seconds_per_token=per_token,
         needed=defaults.hysteresis_needed,
         of=defaults.hysteresis_of,
-        replica_grace_s=4 * defaults.collect_interval_s,
+        replica_grace_s=2 * defaults.collect_interval_s,
         idle_hold_s=defaults.imbalance_hold_s,
         imbalance_ratio=defaults.imbalance_ratio,
         imbalance_smaller_below=defaults.imbalance_smaller_below,

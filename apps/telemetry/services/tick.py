@@ -23,7 +23,8 @@ class DeploymentTick:
 
     `owners` maps a target to its identity in windows (a worker's URL, or its own address);
     `roles_now` and `spans` give its role; `expected` lists, per scope, who should report: workers
-    that the router knows (an absent one is not missed), routers, frontends.
+    that the router lets serve (who is absent or unhealthy there is not missed here), routers,
+    frontends.
     """
 
     deployment: Deployment
@@ -64,7 +65,7 @@ def prepare(
     facts = {worker.id: worker for worker in topology.workers}
     expected: dict[str, list[str]] = {}
     for worker in topology.workers:
-        if worker.serving != "absent":
+        if worker.serving not in ("absent", "unhealthy"):
             expected.setdefault(worker.role, []).append(worker.url)
     owners: dict[UUID, str] = {}
     roles: dict[UUID, str] = {}
