@@ -40,6 +40,7 @@ def combine(
     reported: Iterable[str],
     source: str = "",
     is_partial: bool = False,
+    covered_s: float | None = None,
 ) -> Window:
     """The window of a scope. Histograms of another ladder than the one with most observations are
     left out, so that their workers lack the signal and coverage says so."""
@@ -62,6 +63,7 @@ def combine(
         source=source,
         names=names,
         is_partial=is_partial,
+        covered_s=covered_s,
     )
 
 

@@ -42,11 +42,12 @@ class TargetHistory:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Consecutive readings of one role. `starts_only_first`: the first of them, the base, was
-    taken before the role changed."""
+    """Consecutive readings of one role, the first taken at `since`. `starts_only_first`: the first
+    of them, the base, was taken before the role changed."""
 
     role: str
     readings: tuple[Reading, ...]
+    since: datetime
     starts_only_first: bool = False
     is_last: bool = False
 
@@ -55,6 +56,14 @@ class Segment:
 class _Scope:
     parts: list[TargetPart] = field(default_factory=list)
     reported: set[str] = field(default_factory=set)
+    since: datetime | None = None
+
+    def covered_s(self, start: datetime, end: datetime) -> float | None:
+        """Seconds that were seen, where they are fewer than the window's: after a silence rates
+        are over these, not over a window of which most was not seen. None: all of it."""
+        if self.since is None or self.since <= start or self.since >= end:
+            return None
+        return (end - self.since).total_seconds()
 
 
 def window_start(
@@ -73,27 +82,36 @@ def segments(history: TargetHistory, start: datetime, end: datetime) -> tuple[Se
     """The readings of `[start, end]` cut at role changes (a window never crosses one)."""
     inside = [(at, reading) for at, reading in history.readings if start <= at <= end]
     found: list[Segment] = []
-    group: list[Reading] = []
+    group: list[tuple[datetime, Reading]] = []
     role = ""
-    base: Reading | None = None
+    base: tuple[datetime, Reading] | None = None
     for at, reading in inside:
         here = history.role_at(at)
         if group and here != role:
             found.append(_segment(role, base, group))
             base, group = group[-1], []
         role = here
-        group.append(reading)
+        group.append((at, reading))
     if group:
         found.append(_segment(role, base, group, is_last=inside[-1][0] == end))
     return tuple(found)
 
 
 def _segment(
-    role: str, base: Reading | None, group: Sequence[Reading], *, is_last: bool = False
+    role: str,
+    base: tuple[datetime, Reading] | None,
+    group: Sequence[tuple[datetime, Reading]],
+    *,
+    is_last: bool = False,
 ) -> Segment:
-    if base is None:
-        return Segment(role, tuple(group), is_last=is_last)
-    return Segment(role, (base, *group), starts_only_first=True, is_last=is_last)
+    whole = group if base is None else (base, *group)
+    return Segment(
+        role,
+        tuple(reading for _, reading in whole),
+        whole[0][0],
+        starts_only_first=base is not None,
+        is_last=is_last,
+    )
 
 
 def windows_of_tick(
@@ -117,6 +135,7 @@ def windows_of_tick(
             signals = evaluate(history.profile, segment.role, reader)
             scope = scopes.setdefault(segment.role, _Scope())
             scope.parts.append(TargetPart(history.owner, signals, segment.is_last))
+            scope.since = min(scope.since or segment.since, segment.since)
             if segment.is_last:
                 scope.reported.add(history.owner)
     return finish(scopes, start=start, end=end, expected=expected, source=source)
@@ -143,6 +162,7 @@ def finish(
             reported=scope.reported,
             source=source,
             is_partial=is_partial,
+            covered_s=scope.covered_s(start, end),
         )
         for name, scope in sorted(scopes.items())
         if name and scope.reported

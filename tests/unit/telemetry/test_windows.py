@@ -68,6 +68,18 @@ def test_increments_of_a_window():
     assert found["decode"].reported == ("a", "b")
 
 
+def test_rates_after_a_silence_are_over_what_was_seen():
+    """The pool was silent until 15: 40 tokens in the 5 s that were seen are 8 a second, not 2."""
+    found = windows(history("a", {15: 10, 20: 50}), history("b", {15: 0, 20: 0}))["decode"]
+    assert found.seconds == 5
+    assert found.values[Signal.OUTPUT_TOKENS].increase == 40
+    # one worker that was seen all along covers the window
+    whole = windows(history("a", {15: 10, 20: 50}), history("b", {0: 0, 20: 40}))["decode"]
+    assert whole.seconds == 20
+    # a first reading has no rate yet, and no window of zero seconds
+    assert windows(history("a", {20: 50}))["decode"].seconds == 20
+
+
 def test_a_role_change_cuts_the_window():
     found = windows(history("a", {0: 0, 5: 10, 10: 30, 15: 100, 20: 130}, FLIP))
     assert found["decode"].values[Signal.OUTPUT_TOKENS].by_worker == {"a": 30}
