@@ -74,7 +74,7 @@ def prometheus(metric_fleet: Fleet, tmp_path: Path, settings) -> Iterator[RealPr
     if binary is None:
         if os.environ.get("CI") == "true":
             pytest.fail("prometheus is not on PATH")
-        pytest.skip("prometheus is not on PATH")
+        pytest.fail("prometheus is not on PATH")
     port = free_port()
     targets = [f"127.0.0.1:{server.port}" for server in metric_fleet.servers.values()]
     config = tmp_path / "prometheus.yml"
@@ -380,7 +380,7 @@ def demo_fleet(tmp_path: Path) -> Iterator[dict[str, Any]]:
     if not (Path(sys.executable).parent / "smg").exists() and shutil.which("smg") is None:
         if os.environ.get("CI") == "true":
             pytest.fail("smg is not installed")
-        pytest.skip("smg is not installed")
+        pytest.fail("smg is not installed: run make setup")
     path = tmp_path / "demo.json"
     process = subprocess.Popen(
         [sys.executable, "-m", "apps.simulation.demo", "--state", str(path), "--seed", "3",

@@ -101,7 +101,7 @@ def fleet(tmp_path: Path) -> Iterator[dict[str, Any]]:
     """A running fleet's state, with `process` and `path` added."""
     beside = Path(sys.executable).parent / "smg"
     if not beside.exists() and shutil.which("smg") is None:
-        pytest.skip("smg is not installed")
+        pytest.fail("smg is not installed: run make setup")
     path = tmp_path / "demo-fleet.json"
     command = [sys.executable, "-m", "apps.simulation.demo", "--state", str(path), "--seed", "7"]
     command += ["--shift-after", str(SHIFT_S), "--parent-pid", str(os.getpid())]

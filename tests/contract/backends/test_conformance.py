@@ -71,7 +71,7 @@ class Fleet:
 @pytest.fixture
 def fleet() -> Iterator[Fleet]:
     if smg_command() is None:
-        pytest.skip("smg is not installed")
+        pytest.fail("smg is not installed: run make setup")
     prefill = [Engine("prefill") for _ in range(2)]
     decode = [Engine("decode") for _ in range(3)]
     try:
