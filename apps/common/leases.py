@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from django.apps import apps
 from django.db import models
 from django.db.models import F, Q
 
@@ -80,3 +81,16 @@ def release(rows: models.QuerySet[Any], lease: Lease) -> bool:
     """Give the row back; False when it was already taken over (nothing is changed then)."""
     held = rows.filter(pk=lease.pk, lease_epoch=lease.epoch, lease_owner=lease.owner)
     return held.update(lease_owner="", lease_until=None) == 1
+
+
+def expire_all(now: datetime) -> int:
+    """End every held lease of every leased model; returns how many.
+
+    Only for a process that is alone on its database and has just started: whoever held a lease is
+    dead then. Owners and epochs stay, so whoever takes a row over sees that it was abandoned.
+    """
+    ended = 0
+    for model in apps.get_models():
+        if issubclass(model, LeasedModel):
+            ended += model._default_manager.filter(lease_until__gt=now).update(lease_until=now)
+    return ended

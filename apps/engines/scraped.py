@@ -18,7 +18,8 @@ class ScrapedReader:
     """`readings` are the target's samples of one role, oldest first; the first is the base.
 
     `starts_only_first`: the base was taken in another role, so of the first interval only births
-    and restarts count.
+    and restarts count. A series that names its role itself needs no such care: all of its increase
+    is of that role, in the first interval and up to `after`, the first sample of the next role.
     """
 
     def __init__(
@@ -28,26 +29,29 @@ class ScrapedReader:
         readings: Sequence[Reading],
         *,
         starts_only_first: bool = False,
+        after: Reading | None = None,
     ) -> None:
         self._profile = profile
         self._allowed = profile.allowed_roles(role)
         self._readings = readings
         self._starts_only_first = starts_only_first
+        self._after = after
 
     @property
     def has_interval(self) -> bool:
-        return len(self._readings) > 1
+        return len(self._with_after) > 1
 
     def has_sibling(self, name: str) -> bool:
         return bool(self._readings) and name in self._readings[-1].siblings
 
     def counter(self, ref: Ref, row: Row) -> Parts | None:
-        samples = [reading.values.get(ref.name, {}) for reading in self._readings]
+        samples = [reading.values.get(ref.name, {}) for reading in self._with_after]
         grown: dict[Labels, float] = {}
         for labels in self._accepted(samples, ref):
+            names_role = self._names_role(labels)
             step = increase(
-                [sample.get(labels) for sample in samples],
-                starts_only_first=self._starts_only_first,
+                [sample.get(labels) for sample in samples[: self._length(names_role)]],
+                starts_only_first=self._starts_only_first and not names_role,
             )
             if step is not None:
                 grown[labels] = step
@@ -65,12 +69,13 @@ class ScrapedReader:
         return self._by_worker(kept, row, AGGREGATES[row.aggregate]) if kept else None
 
     def histogram(self, ref: Ref, row: Row) -> HistogramIncrease | None:
-        samples = [reading.buckets.get(ref.name, {}) for reading in self._readings]
+        samples = [reading.buckets.get(ref.name, {}) for reading in self._with_after]
         grown: dict[Labels, Buckets] = {}
         for labels in self._accepted(samples, ref):
+            names_role = self._names_role(labels)
             step = bucket_increase(
-                [sample.get(labels) for sample in samples],
-                starts_only_first=self._starts_only_first,
+                [sample.get(labels) for sample in samples[: self._length(names_role)]],
+                starts_only_first=self._starts_only_first and not names_role,
             )
             if step is not None:
                 grown[labels] = step
@@ -89,6 +94,18 @@ class ScrapedReader:
             histogram.from_cumulative(ladder, state.cumulative, state.total)
             for state in groups.values()
         )
+
+    @property
+    def _with_after(self) -> list[Reading]:
+        return [*self._readings, *([] if self._after is None else [self._after])]
+
+    def _length(self, names_role: bool) -> int:
+        return len(self._with_after) if names_role else len(self._readings)
+
+    def _names_role(self, labels: Labels) -> bool:
+        """True if the series itself says of which role it is."""
+        role = self._profile.role_label
+        return role is not None and bool(dict(labels).get(role.name))
 
     def _accepted(self, samples: Iterable[Mapping[Labels, object]], ref: Ref) -> list[Labels]:
         """The series that pass the metric's filters, in a stable order."""

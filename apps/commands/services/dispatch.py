@@ -44,6 +44,8 @@ def dispatch(command: Command, lease: Lease, now: datetime) -> float:
     """One attempt. Returns the seconds until the next piece; 0 when the state has changed."""
     try:
         _check_without_backend(command, now)
+        if not _is_fresh(command, now):
+            return _RETRY_S
         if command.state != CommandState.PREFLIGHT:
             move(command, CommandState.PREFLIGHT, now=now, lease=lease)
         seen = _look(command, now)
@@ -85,9 +87,22 @@ def _check_without_backend(command: Command, now: datetime) -> None:
     if mode not in ("approve", "auto"):
         raise _Refused(CommandState.DENIED, "mode", mode=mode)
     _check_approvers(command)
-    stale = data_refusal(deployment, command.targets, now)
-    if stale is not None:
+
+
+def _is_fresh(command: Command, now: datetime) -> bool:
+    """True if a reduction may rest on the figures; False to try again, while they are old but not
+    gone: so they are for a moment after every restart. Gone ones refuse."""
+    if command.kind == Kind.ROLLBACK:
+        return True
+    stale = data_refusal(command.deployment, command.targets, now)
+    if stale is None:
+        return True
+    defaults = fleet.defaults_for(command.deployment)
+    age_s = facts.provider.data_age_s(command.deployment, now)
+    if age_s is None or age_s > defaults.gone_intervals * defaults.collect_interval_s:
         raise _Refused(CommandState.DENIED, stale.code, **stale.params)
+    note(command, now, stale.code, **stale.params)
+    return False
 
 
 def _check_approvers(command: Command) -> None:

@@ -89,7 +89,8 @@ def _give_back(command: Command, lease: Lease, now: datetime, next_s: float | No
     """Release the lease. After an exception the row keeps its time, so the sweeper tries again."""
     held = Command.objects.filter(pk=lease.pk, lease_epoch=lease.epoch, lease_owner=lease.owner)
     if next_s is not None and command.state in DRIVEN:
-        held.update(next_drive_at=now + timedelta(seconds=next_s))
+        # Only in the state that this piece left: a decision that came meanwhile has set its own.
+        held.filter(state=command.state).update(next_drive_at=now + timedelta(seconds=next_s))
     leases.release(Command.objects.all(), lease)
 
 

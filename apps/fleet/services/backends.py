@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import logging
 import os
 import socket
@@ -17,7 +18,7 @@ from apps.audit import services as audit
 from apps.backends.protocol import ABSENT, Snapshot, WorkerRef, WorkerView
 from apps.common import leases
 from apps.common.fetch import FetchError, resolve, split_url
-from apps.common.secretbox import SecretUnreadable
+from apps.common.secretbox import SecretBox, SecretUnreadable
 
 from .. import connect, selectors
 from ..models import AttributeSource, Backend, Deployment, Serving, Worker
@@ -61,8 +62,9 @@ def connect_backend(
     backend.observe_interval_s = observe_interval_s
     box = connect.secret_box()
     for field, secret in (("credential", credential), ("engine_credential", engine_credential)):
-        if secret is not None:
-            place = connect.bound_to(deployment.pk, field)
+        place = connect.bound_to(deployment.pk, field)
+        sealed = getattr(backend, f"{field}_sealed")
+        if secret is not None and not _is_same(box, sealed, place, secret):
             setattr(backend, f"{field}_sealed", box.seal(secret, bound_to=place))
             backend.credential_id = uuid4()
     backend.next_due_at = None
@@ -79,6 +81,17 @@ def connect_backend(
         after={"adapter": adapter, "address": address, "credential": "set" if credential else ""},
     )
     return backend
+
+
+def _is_same(box: SecretBox, sealed: str, place: str, secret: str) -> bool:
+    """True if this very secret is stored already: then the credential stays the one that approvals
+    cover (DESIGN law 13)."""
+    if not sealed:
+        return False
+    try:
+        return hmac.compare_digest(box.open(sealed, bound_to=place).encode(), secret.encode())
+    except SecretUnreadable:
+        return False
 
 
 def observe_backend(*, deployment_id: UUID | str, now: datetime) -> Snapshot | None:

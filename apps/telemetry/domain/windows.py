@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from apps.engines.combine import TargetPart, combine
@@ -43,13 +43,15 @@ class TargetHistory:
 @dataclass(frozen=True, slots=True)
 class Segment:
     """Consecutive readings of one role, the first taken at `since`. `starts_only_first`: the first
-    of them, the base, was taken before the role changed."""
+    of them, the base, was taken before the role changed. `after`: the first reading of the next
+    role."""
 
     role: str
     readings: tuple[Reading, ...]
     since: datetime
     starts_only_first: bool = False
     is_last: bool = False
+    after: Reading | None = None
 
 
 @dataclass(slots=True)
@@ -79,8 +81,15 @@ def window_start(
 
 
 def segments(history: TargetHistory, start: datetime, end: datetime) -> tuple[Segment, ...]:
-    """The readings of `[start, end]` cut at role changes (a window never crosses one)."""
+    """The readings of `[start, end]` cut at role changes (a window never crosses one).
+
+    A target that did not answer at `start` itself is counted from its last answer before it, where
+    that is known: what it did in between belongs to no earlier window.
+    """
     inside = [(at, reading) for at, reading in history.readings if start <= at <= end]
+    before = [(at, reading) for at, reading in history.readings if at < start]
+    if inside and before and inside[0][0] > start:
+        inside.insert(0, before[-1])
     found: list[Segment] = []
     group: list[tuple[datetime, Reading]] = []
     role = ""
@@ -88,7 +97,7 @@ def segments(history: TargetHistory, start: datetime, end: datetime) -> tuple[Se
     for at, reading in inside:
         here = history.role_at(at)
         if group and here != role:
-            found.append(_segment(role, base, group))
+            found.append(replace(_segment(role, base, group), after=reading))
             base, group = group[-1], []
         role = here
         group.append((at, reading))
@@ -122,8 +131,10 @@ def windows_of_tick(
     expected: Mapping[str, Sequence[str]],
     source: str,
 ) -> tuple[Window, ...]:
-    """One window per scope from which something answered at `end`."""
+    """One window per scope from which something answered at `end`. A target that was away for
+    longer than its scope is not among those that reported."""
     scopes: dict[str, _Scope] = {}
+    last: list[tuple[TargetHistory, Segment]] = []
     for history in histories:
         for segment in segments(history, start, end):
             reader = ScrapedReader(
@@ -131,14 +142,30 @@ def windows_of_tick(
                 segment.role,
                 segment.readings,
                 starts_only_first=segment.starts_only_first,
+                after=segment.after,
             )
             signals = evaluate(history.profile, segment.role, reader)
             scope = scopes.setdefault(segment.role, _Scope())
             scope.parts.append(TargetPart(history.owner, signals, segment.is_last))
             scope.since = min(scope.since or segment.since, segment.since)
             if segment.is_last:
-                scope.reported.add(history.owner)
+                last.append((history, segment))
+    for history, segment in last:
+        scope = scopes[segment.role]
+        if not _is_late(history, segment, scope, start):
+            scope.reported.add(history.owner)
     return finish(scopes, start=start, end=end, expected=expected, source=source)
+
+
+def _is_late(history: TargetHistory, segment: Segment, scope: _Scope, start: datetime) -> bool:
+    """True if the target was in the segment's role at `start`, but what it did from there on until
+    its first answer is unknown, while others of the scope were seen: its rates are too low."""
+    return (
+        segment.since > start
+        and (history.scope != ENGINE or value_at(history.roles, start) == segment.role)
+        and scope.since is not None
+        and scope.since < segment.since
+    )
 
 
 def finish(

@@ -101,6 +101,70 @@ def test_a_restart_across_the_change_belongs_to_the_new_role():
     assert found["decode"].values[Signal.OUTPUT_TOKENS].by_worker == {"a": 60}
 
 
+def named(decode: float | None = None, prefill: float | None = None) -> Reading:
+    """SGLang's own role label: output tokens of its decode time, input tokens of its prefill."""
+    series = {"sglang:generation_tokens_total": ("decode", decode),
+              "sglang:prompt_tokens_total": ("prefill", prefill)}  # fmt: skip
+    return Reading(
+        {
+            name: {(("engine_type", role),): value}
+            for name, (role, value) in series.items()
+            if value is not None
+        },
+        {},
+    )
+
+
+def test_a_series_that_names_its_role_loses_nothing_at_the_change():
+    """The engine shows its new role before the change is recorded at 12 s, and its old series for
+    a while after it: the interval across the change counts on both sides, once."""
+    spans = (SpanFacts("decode", at(-100), at(12)), SpanFacts("prefill", at(12), None))
+    points = {0: named(100), 10: named(150, 0), 15: named(160, 1000), 20: named(None, 1500)}
+    flipped = TargetHistory(
+        "a", "engine", loader.load("sglang"),
+        [(at(when), shown) for when, shown in points.items()], "prefill", spans,
+    )  # fmt: skip
+    other = TargetHistory(
+        "b", "engine", loader.load("sglang"),
+        [(at(0), named(0)), (at(15), named(7)), (at(20), named(9))], "decode",
+    )  # fmt: skip
+    whole = windows(flipped, other)
+    assert whole["decode"].values[Signal.OUTPUT_TOKENS].by_worker == {"a": 60, "b": 9}
+    assert whole["prefill"].values[Signal.INPUT_TOKENS].by_worker == {"a": 1500}
+    # The same in windows that tile.
+    first = windows(flipped, other, end=10)
+    second = windows(flipped, other, start=10)
+    assert "prefill" not in first
+    assert first["decode"].values[Signal.OUTPUT_TOKENS].by_worker["a"] == 50
+    assert second["decode"].values[Signal.OUTPUT_TOKENS].by_worker["a"] == 10
+    assert second["prefill"].values[Signal.INPUT_TOKENS].by_worker == {"a": 1500}
+
+
+def test_one_missed_answer_at_the_start_loses_nothing():
+    """Windows that tile at 0: what the worker did from -5 to 5 belongs to the second one."""
+    spans = (SpanFacts("decode", at(-100), None),)
+    steady = history("a", {-10: 0, -5: 5, 0: 10, 5: 15, 10: 20}, spans)
+    missed = history("b", {-10: 0, -5: 5, 5: 15, 10: 20}, spans)
+    first = windows(steady, missed, start=-10, end=0)["decode"]
+    second = windows(steady, missed, start=0, end=10)["decode"]
+    assert first.values[Signal.OUTPUT_TOKENS].by_worker == {"a": 10, "b": 5}
+    assert second.values[Signal.OUTPUT_TOKENS].by_worker == {"a": 10, "b": 15}
+    assert second.reported == ("a", "b")
+
+
+def test_a_worker_that_was_away_has_not_reported_the_window():
+    """Its share of the window is unknown; one that is new has no share to miss."""
+    old = (SpanFacts("decode", at(-100), None),)
+    new = (SpanFacts("decode", at(9), None),)
+    found = windows(
+        history("a", {0: 0, 10: 5, 20: 10}, old),
+        history("away", {10: 5, 20: 10}, old),
+        history("new", {10: 0, 20: 10}, new),
+        expected={"decode": ("a", "away", "new")},
+    )["decode"]
+    assert found.reported == ("a", "new")
+
+
 def test_segments_of_a_change():
     cut = segments(history("a", {0: 0, 10: 1, 15: 2, 20: 3}, FLIP), at(0), at(20))
     assert [(s.role, len(s.readings), s.starts_only_first, s.is_last) for s in cut] == [

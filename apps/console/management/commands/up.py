@@ -14,7 +14,9 @@ from typing import Any
 from django.conf import settings
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import connection
 
+from apps.common import leases
 from apps.common.clock import utcnow
 from apps.console.embedded import demo_seed, fleet_process
 from apps.fleet.services import load_catalog
@@ -83,6 +85,10 @@ class Command(BaseCommand):
             call_command("collectstatic", verbosity=0, interactive=False)
             stamp.write_text(newest)
         load_catalog()
+        if connection.vendor == "sqlite":
+            # The lock of the state folder says that nobody else is here: a killed process's leases
+            # would only hold its commands up.
+            leases.expire_all(utcnow())
 
     def _seed(self, fleet: fleet_process.FleetProcess, options: dict[str, Any]) -> dict[str, str]:
         fleet.wait_ready()
