@@ -2,48 +2,43 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from celery.signals import celeryd_init
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Tags, register
+from django.db import connection
+
+SHORTEST_SECRET: Final = 32
 
 
-class RefusedMixture(SystemExit):
-    """A way of running that would lose work."""
+def _is_production() -> bool:
+    return bool(settings.SETTINGS_MODULE.endswith("production"))
 
 
 @register(Tags.security)
-def secrets_are_real(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
-    """Production never runs on short or empty secrets."""
-    if not settings.SETTINGS_MODULE.endswith("production"):
+def secret_key_is_long(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
+    """Production never signs sessions with a short key."""
+    if not _is_production() or len(settings.SECRET_KEY) >= SHORTEST_SECRET:
         return []
-    found: list[CheckMessage] = []
-    for name in ("SECRET_KEY",):
-        if len(getattr(settings, name, "")) < 32:
-            found.append(
-                Error(f"{name} is shorter than 32 characters", id="fulcrum.E001",
-                      hint="Set FULCRUM_SECRET_KEY to a random text.")
-            )  # fmt: skip
-    return found
+    message = f"FULCRUM_SECRET_KEY is shorter than {SHORTEST_SECRET} characters"
+    return [Error(message, hint="Set it to a random text.", id="fulcrum.E001")]
 
 
 @register(Tags.database)
 def database_fits_the_way_of_running(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
     """SQLite and the in-memory broker belong to one process."""
-    if not settings.SETTINGS_MODULE.endswith("production"):
+    if not _is_production():
         return []
     found: list[CheckMessage] = []
-    if "sqlite3" in str(settings.DATABASES["default"]["ENGINE"]):
-        found.append(
-            Error("Production needs PostgreSQL: SQLite allows one process only",
-                  id="fulcrum.E002", hint="Set FULCRUM_DATABASE_URL to postgresql://...")
-        )  # fmt: skip
+    if connection.vendor == "sqlite":
+        message = "Production needs PostgreSQL: SQLite allows one process only"
+        hint = "Set FULCRUM_DATABASE_URL to postgresql://..."
+        found.append(Error(message, hint=hint, id="fulcrum.E002"))
     if settings.CELERY_BROKER_URL.startswith("memory:"):
-        found.append(
-            Error("Production needs Redis: the in-memory broker dies with its process",
-                  id="fulcrum.E003", hint="Set FULCRUM_BROKER_URL to redis://...")
-        )  # fmt: skip
+        message = "Production needs Redis: the in-memory broker dies with its process"
+        hint = "Set FULCRUM_BROKER_URL to redis://..."
+        found.append(Error(message, hint=hint, id="fulcrum.E003"))
     return found
 
 
@@ -55,12 +50,12 @@ def refuse_a_worker_beside_the_memory_broker(
     if conf is None or conf.get("fulcrum_embedded", False):
         return
     if str(conf.broker_url).startswith("memory:"):
-        raise RefusedMixture(
+        raise SystemExit(
             "A separate worker needs FULCRUM_BROKER_URL=redis://...; "
             "with the in-memory broker run `manage.py up`."
         )
-    if "sqlite3" in str(settings.DATABASES["default"]["ENGINE"]):
-        raise RefusedMixture(
+    if connection.vendor == "sqlite":
+        raise SystemExit(
             "A separate worker needs FULCRUM_DATABASE_URL=postgresql://...; "
             "with SQLite run `manage.py up`."
         )

@@ -34,8 +34,8 @@ class ScrapedReader:
         self._profile = profile
         self._allowed = profile.allowed_roles(role)
         self._readings = readings
+        self._with_after = readings if after is None else [*readings, after]
         self._starts_only_first = starts_only_first
-        self._after = after
 
     @property
     def has_interval(self) -> bool:
@@ -49,8 +49,9 @@ class ScrapedReader:
         grown: dict[Labels, float] = {}
         for labels in self._accepted(samples, ref):
             names_role = self._names_role(labels)
+            counted = samples if names_role else samples[: len(self._readings)]
             step = increase(
-                [sample.get(labels) for sample in samples[: self._length(names_role)]],
+                [sample.get(labels) for sample in counted],
                 starts_only_first=self._starts_only_first and not names_role,
             )
             if step is not None:
@@ -73,8 +74,9 @@ class ScrapedReader:
         grown: dict[Labels, Buckets] = {}
         for labels in self._accepted(samples, ref):
             names_role = self._names_role(labels)
+            counted = samples if names_role else samples[: len(self._readings)]
             step = bucket_increase(
-                [sample.get(labels) for sample in samples[: self._length(names_role)]],
+                [sample.get(labels) for sample in counted],
                 starts_only_first=self._starts_only_first and not names_role,
             )
             if step is not None:
@@ -94,13 +96,6 @@ class ScrapedReader:
             histogram.from_cumulative(ladder, state.cumulative, state.total)
             for state in groups.values()
         )
-
-    @property
-    def _with_after(self) -> list[Reading]:
-        return [*self._readings, *([] if self._after is None else [self._after])]
-
-    def _length(self, names_role: bool) -> int:
-        return len(self._with_after) if names_role else len(self._readings)
 
     def _names_role(self, labels: Labels) -> bool:
         """True if the series itself says of which role it is."""

@@ -31,7 +31,7 @@ from apps.slo.domain.objective import Objectives, ObjectiveSignal
 from apps.telemetry import selectors as telemetry
 from apps.telemetry.domain.figures import DeploymentFigures, Usual
 
-from .domain.choose import Limits
+from .domain.choose import REDUCTIONS, Limits
 from .domain.confidence import PhaseBasis
 from .domain.model import Engine, Money, Pair, Targets
 from .models import Recommendation, RecommendationState
@@ -229,7 +229,7 @@ def standing_pair(loaded: Loaded, current: Pair) -> Pair | None:
         .order_by("-sequence")
         .first()
     )
-    if last is None or last.reason in ("load_returned", "spare_capacity"):
+    if last is None or last.reason in REDUCTIONS:
         return None
     if last.kind != "rebalance" or last.targets != current.as_dict():
         return None

@@ -21,6 +21,11 @@ def objectives(deployment: Deployment) -> Objectives:
     return {ObjectiveSignal(row.signal): facts(row) for row in rows}
 
 
+def thresholds(deployment: Deployment) -> dict[str, float]:
+    """Thresholds of the active objectives in seconds by signal, `ttft` and `tpot` (1 query)."""
+    return {signal.value: facts.threshold_s for signal, facts in objectives(deployment).items()}
+
+
 def objectives_at(deployment_id: UUID, at: datetime) -> Objectives:
     """The objectives that held at a time, for history."""
     rows = Objective.objects.filter(deployment_id=deployment_id, valid_from__lte=at).filter(

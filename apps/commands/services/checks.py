@@ -88,7 +88,7 @@ def _recommendation_refusals(
 
 def data_refusal(
     deployment: Deployment, targets: Mapping[str, int], now: datetime
-) -> errors.CommandError | None:
+) -> errors.DataStale | None:
     """A reduction rests on fresh measurements (DESIGN law 1); pure growth on inventory alone."""
     pools = fleet.topology(deployment).pools
     reduces = any(role in pools and count < pools[role].wanted for role, count in targets.items())
@@ -97,9 +97,11 @@ def data_refusal(
     age = facts.provider.data_age_s(deployment, now)
     defaults = fleet.defaults_for(deployment)
     limit = defaults.fresh_intervals * defaults.collect_interval_s
-    if age is None or age > limit:
-        return errors.DataStale(age_s="unknown" if age is None else round(age), limit_s=limit)
-    return None
+    if age is not None and age <= limit:
+        return None
+    stale = errors.DataStale(age_s="unknown" if age is None else round(age), limit_s=limit)
+    stale.is_gone = age is None or age > defaults.gone_intervals * defaults.collect_interval_s
+    return stale
 
 
 def active_number(deployment: Deployment) -> str | None:

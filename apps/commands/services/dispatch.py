@@ -97,9 +97,7 @@ def _is_fresh(command: Command, now: datetime) -> bool:
     stale = data_refusal(command.deployment, command.targets, now)
     if stale is None:
         return True
-    defaults = fleet.defaults_for(command.deployment)
-    age_s = facts.provider.data_age_s(command.deployment, now)
-    if age_s is None or age_s > defaults.gone_intervals * defaults.collect_interval_s:
+    if stale.is_gone:
         raise _Refused(CommandState.DENIED, stale.code, **stale.params)
     note(command, now, stale.code, **stale.params)
     return False

@@ -132,6 +132,8 @@ class DataStale(CommandError):
     code = "stale_data"
     text = "the latest measurements are {age_s} s old; a reduction needs fresh ones"
     what_to_do = "Restore the metrics source, or propose growth only."
+    #: True where no figure is recent enough to wait for the next one (DESIGN §4a).
+    is_gone = False
 
 
 class KillSwitchOn(CommandError):

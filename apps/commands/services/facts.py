@@ -40,7 +40,7 @@ class Facts(Protocol):
     """Reads, and the one write back to planning."""
 
     def data_age_s(self, deployment: Deployment, now: datetime) -> float | None:
-        """Age of the newest evaluated measurements; None if there are none."""
+        """Age of the oldest figure that a plan cannot do without; None if one has none."""
         ...
 
     def loads(self, deployment: Deployment, now: datetime) -> Mapping[str, Load]:
@@ -83,6 +83,10 @@ class Facts(Protocol):
         self, deployment: Deployment, targets: Mapping[str, int], now: datetime
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """(predicted, do nothing) for targets that a person set; empty where no model exists."""
+        ...
+
+    def thresholds(self, deployment: Deployment) -> Mapping[str, float]:
+        """The objectives in seconds, by key of `domain.scoring.KEYS`."""
         ...
 
     def guardrails(self, deployment: Deployment) -> Mapping[str, Any]:
@@ -134,6 +138,9 @@ class Nothing:
         self, deployment: Deployment, targets: Mapping[str, int], now: datetime
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         return {}, {}
+
+    def thresholds(self, deployment: Deployment) -> Mapping[str, float]:
+        return {}
 
     def guardrails(self, deployment: Deployment) -> Mapping[str, Any]:
         return {}

@@ -16,12 +16,11 @@ from apps.common.leases import Lease
 from apps.common.measurement import Measurement
 from apps.fleet import selectors as fleet
 from apps.fleet import services as fleet_services
-from apps.slo import selectors as slo
 
 from ..domain import membership, proof, scoring, soak, specs
 from ..domain.states import CommandState, Kind
 from ..models import Command, Reservation
-from . import errors
+from . import errors, facts
 from .log import StateMoved, move, note
 from .planned import adapter_of, observe
 
@@ -255,17 +254,12 @@ def score(command: Command, now: datetime, measured: Mapping[str, Measurement]) 
     samples = [scoring.Sample.from_json(one) for one in command.samples]
     predicted = predictions(command.predicted)
     started = command.started_at or now
+    objectives = facts.provider.thresholds(command.deployment)
     return {
         "measured": {key: figure.to_json() for key, figure in measured.items()},
         "worst": scoring.worst(samples),
-        "recovery_s": scoring.recovery_s(samples, started, predicted, _thresholds(command)),
+        "recovery_s": scoring.recovery_s(samples, started, predicted, objectives),
     }
-
-
-def _thresholds(command: Command) -> dict[str, float]:
-    """The deployment's objectives by figure, in seconds."""
-    found = slo.objectives(command.deployment)
-    return {f"{signal.value}_p95": facts.threshold_s for signal, facts in found.items()}
 
 
 def predictions(stored: Mapping[str, Any]) -> dict[str, Measurement]:

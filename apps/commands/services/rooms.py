@@ -19,15 +19,14 @@ from apps.fleet.models import Deployment
 from apps.planning import inputs as reading
 from apps.planning import selectors as planning
 from apps.planning import services as planning_services
-from apps.planning.domain.demand import NoDemand, demand
 from apps.planning.domain.model import Pair
 from apps.planning.domain.plan import required_figures
 from apps.planning.domain.predict import predict
 from apps.planning.services import accounting
-from apps.planning.services.evaluate import START_UP_S, history
+from apps.planning.services.evaluate import demand_now
 from apps.simulation.service_time import MODEL_ONLY
 from apps.slo import selectors as slo
-from apps.slo.domain.attainment import goodput
+from apps.slo.domain.attainment import Goodput, goodput
 from apps.telemetry import selectors as telemetry
 from apps.telemetry.domain.figures import DeploymentFigures
 
@@ -77,29 +76,26 @@ class RoomFacts:
         """As the recommendation's own "now" figures are made, over the asked window."""
         figures = telemetry.figures_over(deployment, end, span_s)
         loaded = replace(reading.load(deployment, end), figures=figures, recent=figures)
-        shares = [one.share for one in accounting.attainments(loaded).values()]
-        good = goodput(shares, figures.completions_per_s)
+        good = self._goodput(deployment, figures)
         unknown = missing(Unit.RATIO)
         costs = accounting.costs(loaded, BusyShares(unknown, unknown, unknown, unknown), good)
         return accounting.measured_now(figures, good, costs)
 
     def sample(self, deployment: Deployment, end: datetime, span_s: float) -> Sample:
         figures = telemetry.figures_over(deployment, end, span_s)
-        loaded_shares = self._shares(deployment, figures, end)
         return Sample(
             at=end,
             ttft_p95=_value(figures.ttft.p95),
             tpot_p95=_value(figures.tpot.p95),
-            goodput=_value(loaded_shares),
+            goodput=_value(self._goodput(deployment, figures).share),
             error_share=_error_share(figures),
         )
 
-    def _shares(
-        self, deployment: Deployment, figures: DeploymentFigures, end: datetime
-    ) -> Measurement:
-        loaded = replace(reading.load(deployment, end), figures=figures, recent=figures)
-        shares = [one.share for one in accounting.attainments(loaded).values()]
-        return goodput(shares, figures.completions_per_s).share
+    def _goodput(self, deployment: Deployment, figures: DeploymentFigures) -> Goodput:
+        attained = accounting.attainments(
+            figures, fleet.defaults_for(deployment), slo.objectives(deployment)
+        )
+        return goodput([one.share for one in attained.values()], figures.completions_per_s)
 
     def recommendation(self, recommendation_id: UUID) -> RecommendationFacts | None:
         try:
@@ -158,15 +154,8 @@ class RoomFacts:
         current, defaults = loaded.current, loaded.defaults
         if current is None or not {"prefill", "decode"} <= stored.keys():
             return {}, {}
-        try:
-            load = demand(
-                loaded.figures,
-                loaded.recent,
-                history(loaded, now),
-                horizon_s=START_UP_S + defaults.collect_interval_s,
-                slow_s=defaults.diagnosis_window_s,
-            )
-        except NoDemand:
+        load = demand_now(loaded, now)
+        if load is None:
             return {}, {}
         after = Pair(targets.get("prefill", current.prefill), targets.get("decode", current.decode))
         if min(after.prefill, after.decode) < 1:
@@ -186,6 +175,9 @@ class RoomFacts:
             )
             found.append({key: figure.to_json() for key, figure in result.figures.items()})
         return found[0], found[1]
+
+    def thresholds(self, deployment: Deployment) -> Mapping[str, float]:
+        return {f"{name}_p95": value for name, value in slo.thresholds(deployment).items()}
 
     def guardrails(self, deployment: Deployment) -> Mapping[str, Any]:
         """The objectives and the backend's own options, by value."""

@@ -235,17 +235,9 @@ def _idle(pools: Sequence[PoolUse], lines: Mapping[str, Measurement]) -> Measure
         # What is idle is as fresh as the busy share it rests on; the money itself is exact.
         state = State.OK if busy is None or busy.value is None else busy.state
         seen = busy.observed_at if busy is not None else None
-        parts.append(replace(_money(amount), state=state, observed_at=seen, method="idle_x_price"))
+        parts.append(replace(_money(amount), state=state, observed_at=seen))
     total = _sum(parts)
-    if total.value is None:
-        return total
-    times = [part.observed_at for part in parts if part.observed_at is not None]
-    return replace(
-        total,
-        state=worst(part.state for part in parts),
-        observed_at=min(times, default=None),
-        method="idle_x_price",
-    )
+    return total if total.value is None else replace(total, method="idle_x_price")
 
 
 def _weighted(tokens: TokenRates, weight: Decimal) -> Measurement:
@@ -281,7 +273,11 @@ def _sum(parts: Sequence[Measurement]) -> Measurement:
         method = lost[0].method if lost else ""
         state = worst(part.state for part in lost) if lost else State.NO_DATA
         return missing(Unit.USD_PER_HOUR, state, place=Place.DECLARED, method=method)
-    return _money(sum((exact(part.value or 0) for part in parts), Decimal(0)))
+    total = _money(sum((exact(part.value or 0) for part in parts), Decimal(0)))
+    times = [part.observed_at for part in parts if part.observed_at is not None]
+    return replace(
+        total, state=worst(part.state for part in parts), observed_at=min(times, default=None)
+    )
 
 
 def _share(part: Measurement, whole: Measurement) -> Measurement:

@@ -24,6 +24,8 @@ MIN_FASTER = 0.9
 REST_BUSY = 0.70
 MIN_CHANCE = 0.90
 ALTERNATIVES = 2
+#: Reasons that take capacity away; every other one adds or moves it.
+REDUCTIONS = ("load_returned", "spare_capacity")
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from typing import Any
 from apps.common.measurement import Measurement, State, freshness
 from apps.telemetry.domain.figures import DeploymentFigures
 
-from .choose import Choice, Limits, Situation, choose
+from .choose import REDUCTIONS, Choice, Limits, Situation, choose
 from .confidence import Confidence, PhaseBasis, confidence
 from .demand import Demand, LoadSample, NoDemand, demand
 from .guardrails import Circumstances, Guardrail, check, first_failure, lowest_on_the_way
@@ -89,7 +89,7 @@ class Plan:
 
     @property
     def is_growth(self) -> bool:
-        return self.reason not in ("load_returned", "spare_capacity")
+        return self.reason not in REDUCTIONS
 
 
 def data_state(figures: DeploymentFigures, now: datetime, interval_s: float) -> DataState:
@@ -155,7 +155,7 @@ def plan(inputs: PlanInputs, data: DataState) -> Plan:
     terms = _terms(inputs, engine, load, need, choice)
     if choice.chosen is None:
         found = _none(choice.reason, choice.params)
-        return replace(found, need=need, demand=load, now=full(inputs.current), terms=terms)
+        return replace(found, need=need, demand=load, terms=terms)
 
     def shown(pair: Pair) -> Prediction:
         return _full(pair, inputs, engine, replace(load, rate=load.fast))
@@ -163,8 +163,7 @@ def plan(inputs: PlanInputs, data: DataState) -> Plan:
     # Sizing carries the rate with its trend; what people see, and what is scored later, is what
     # the measured rate leads to.
     chosen = shown(choice.chosen.pair)
-    growth = choice.reason not in ("load_returned", "spare_capacity")
-    circumstances = replace(inputs.circumstances, is_growth=growth)
+    circumstances = replace(inputs.circumstances, is_growth=choice.reason not in REDUCTIONS)
     passing = central(lowest_on_the_way(chosen.pair, inputs.current))
     results = check(
         chosen.pair,

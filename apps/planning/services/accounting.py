@@ -8,9 +8,10 @@ from typing import Any
 from apps.common.measurement import Measurement
 from apps.cost.domain.unit_cost import PoolUse, TokenRates, UnitCosts, unit_costs
 from apps.diagnosis.domain.busy import BusyShares, Capacity, busy_shares
+from apps.fleet.domain.defaults import Defaults
 from apps.simulation.service_time import ObjectiveRate
 from apps.slo.domain.attainment import Attainment, Goodput, attainment
-from apps.slo.domain.objective import ObjectiveSignal
+from apps.slo.domain.objective import Objectives, ObjectiveSignal
 from apps.telemetry.domain.figures import DeploymentFigures
 
 from .. import inputs as reading
@@ -44,8 +45,9 @@ def busy(loaded: Loaded, engine: Engine, targets: Targets) -> BusyShares:
     return busy_shares(figures, Capacity(seconds, engine.prefill_basis, rate, engine.decode_basis))
 
 
-def attainments(loaded: Loaded) -> dict[str, Attainment]:
-    figures, defaults = loaded.figures, loaded.defaults
+def attainments(
+    figures: DeploymentFigures, defaults: Defaults, objectives: Objectives
+) -> dict[str, Attainment]:
     latencies = {ObjectiveSignal.TTFT: figures.ttft, ObjectiveSignal.TPOT: figures.tpot}
     return {
         signal.value: attainment(
@@ -54,7 +56,7 @@ def attainments(loaded: Loaded) -> dict[str, Attainment]:
             min_requests=defaults.percentile_min_requests,
             observed_at=figures.at,
         )
-        for signal, facts in loaded.objectives.items()
+        for signal, facts in objectives.items()
     }
 
 

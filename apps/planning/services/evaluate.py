@@ -21,7 +21,7 @@ from apps.slo.domain.objective import ObjectiveSignal
 from apps.telemetry.domain.figures import DeploymentFigures
 
 from .. import inputs as reading
-from ..domain.demand import LoadSample, load_sample
+from ..domain.demand import Demand, LoadSample, NoDemand, demand, load_sample
 from ..domain.guardrails import Circumstances
 from ..domain.model import Engine, Pair, Targets
 from ..domain.plan import DataState, Plan, PlanInputs, data_state, holds, plan
@@ -56,7 +56,7 @@ def evaluate(*, deployment_id: UUID | str, now: datetime) -> EvaluationResult:
     targets = reading.targets(loaded)
     busy = accounting.busy(loaded, engine, targets)
     record = _diagnose(loaded, engine, busy, now)
-    attained = accounting.attainments(loaded)
+    attained = accounting.attainments(loaded.figures, loaded.defaults, loaded.objectives)
     good = goodput([a.share for a in attained.values()], loaded.figures.completions_per_s)
     costs = accounting.costs(loaded, busy, good)
     data = data_state(loaded.figures, now, loaded.defaults.collect_interval_s)
@@ -193,6 +193,21 @@ def history(loaded: Loaded, now: datetime) -> list[LoadSample]:
             in_flight=row.get("in_flight"),
         )
     return sorted(samples.values(), key=lambda s: s.at)
+
+
+def demand_now(loaded: Loaded, now: datetime) -> Demand | None:
+    """The demand that a plan made now would rest on; None where the figures do not tell it."""
+    defaults = loaded.defaults
+    try:
+        return demand(
+            loaded.figures,
+            loaded.recent,
+            history(loaded, now),
+            horizon_s=START_UP_S + defaults.collect_interval_s,
+            slow_s=defaults.diagnosis_window_s,
+        )
+    except NoDemand:
+        return None
 
 
 def _held_need(loaded: Loaded, now: datetime) -> Pair | None:

@@ -9,16 +9,15 @@ from apps.diagnosis import selectors as diagnosis
 from apps.fleet import selectors as fleet
 
 from .. import inputs as reading
-from ..domain.demand import Demand, NoDemand, demand
+from ..domain.choose import REDUCTIONS
 from ..domain.guardrails import DATA_FRESH, Guardrail, check, lowest_on_the_way
 from ..domain.model import Pair
 from ..domain.plan import data_state
 from ..domain.predict import point
 from ..models import Recommendation
-from .evaluate import START_UP_S, circumstances, history
+from .evaluate import circumstances, demand_now
 
 REVISION = "revision"
-REDUCTIONS = ("load_returned", "spare_capacity")
 
 
 def recheck(
@@ -48,7 +47,7 @@ def recheck(
     if ignore_command and facts.active_command == ignore_command:
         facts = replace(facts, active_command="")
     facts = replace(facts, is_growth=recommendation.reason not in REDUCTIONS)
-    load = _demand(loaded, now)
+    load = demand_now(loaded, now)
     if load is None:
         return (revision, Guardrail(DATA_FRESH, False, "demand_unknown"))
     target = Pair(int(recommendation.targets["prefill"]), int(recommendation.targets["decode"]))
@@ -67,17 +66,3 @@ def recheck(
         passing,
     )
     return (revision, *results)
-
-
-def _demand(loaded: reading.Loaded, now: datetime) -> Demand | None:
-    defaults = loaded.defaults
-    try:
-        return demand(
-            loaded.figures,
-            loaded.recent,
-            history(loaded, now),
-            horizon_s=START_UP_S + defaults.collect_interval_s,
-            slow_s=defaults.diagnosis_window_s,
-        )
-    except NoDemand:
-        return None

@@ -12,7 +12,7 @@ from apps.engines.window import Window
 from apps.fleet import selectors as fleet
 from apps.fleet.domain.defaults import Defaults
 from apps.fleet.domain.spans import SpanFacts
-from apps.fleet.models import Deployment
+from apps.fleet.models import Deployment, Serving
 
 from ..models import Source, Target, TargetScope
 
@@ -65,7 +65,7 @@ def prepare(
     facts = {worker.id: worker for worker in topology.workers}
     expected: dict[str, list[str]] = {}
     for worker in topology.workers:
-        if worker.serving not in ("absent", "unhealthy"):
+        if worker.serving not in (Serving.ABSENT, Serving.UNHEALTHY):
             expected.setdefault(worker.role, []).append(worker.url)
     owners: dict[UUID, str] = {}
     roles: dict[UUID, str] = {}
