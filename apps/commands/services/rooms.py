@@ -164,7 +164,7 @@ class RoomFacts:
         for pair in (after, current):
             result = predict(
                 pair,
-                load,
+                load.as_measured(),
                 reading.engine(loaded, stored),
                 reading.targets(loaded),
                 reading.money(loaded),

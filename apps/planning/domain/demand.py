@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from itertools import pairwise
 from typing import Any
@@ -79,6 +79,11 @@ class Demand:
     def token_rate(self) -> float:
         """Output tokens/s to generate: demand, or what is generated now with its queue if more."""
         return max(self.rate * self.mean_output, self.output_tokens_per_s)
+
+    def as_measured(self) -> Demand:
+        """The same with the measured rate. Sizing carries the trend; what people see, and what is
+        scored later, is what the measured rate leads to."""
+        return replace(self, rate=self.fast)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

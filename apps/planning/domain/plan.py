@@ -158,10 +158,8 @@ def plan(inputs: PlanInputs, data: DataState) -> Plan:
         return replace(found, need=need, demand=load, terms=terms)
 
     def shown(pair: Pair) -> Prediction:
-        return _full(pair, inputs, engine, replace(load, rate=load.fast))
+        return _full(pair, inputs, engine, load.as_measured())
 
-    # Sizing carries the rate with its trend; what people see, and what is scored later, is what
-    # the measured rate leads to.
     chosen = shown(choice.chosen.pair)
     circumstances = replace(inputs.circumstances, is_growth=choice.reason not in REDUCTIONS)
     passing = central(lowest_on_the_way(chosen.pair, inputs.current))

@@ -58,14 +58,16 @@ class Segment:
 class _Scope:
     parts: list[TargetPart] = field(default_factory=list)
     reported: set[str] = field(default_factory=set)
-    since: datetime | None = None
+    since: list[datetime] = field(default_factory=list)
 
     def covered_s(self, start: datetime, end: datetime) -> float | None:
-        """Seconds that were seen, where they are fewer than the window's: after a silence rates
-        are over these, not over a window of which most was not seen. None: all of it."""
-        if self.since is None or self.since <= start or self.since >= end:
+        """Seconds that the increases cover, where they are not the window's: fewer after a silence,
+        more where every target missed the start and counts from its last answer before it. Rates
+        are over these. None: the window itself."""
+        if not self.since or min(self.since) >= end:
             return None
-        return (end - self.since).total_seconds()
+        seen_from = min(max(start, min(self.since)), max(self.since))
+        return None if seen_from == start else (end - seen_from).total_seconds()
 
 
 def window_start(
@@ -142,12 +144,12 @@ def windows_of_tick(
                 segment.role,
                 segment.readings,
                 starts_only_first=segment.starts_only_first,
-                after=segment.after,
+                after=segment.after if history.profile.role_label else None,
             )
             signals = evaluate(history.profile, segment.role, reader)
             scope = scopes.setdefault(segment.role, _Scope())
             scope.parts.append(TargetPart(history.owner, signals, segment.is_last))
-            scope.since = min(scope.since or segment.since, segment.since)
+            scope.since.append(segment.since)
             if segment.is_last:
                 last.append((history, segment))
     for history, segment in last:
@@ -163,8 +165,7 @@ def _is_late(history: TargetHistory, segment: Segment, scope: _Scope, start: dat
     return (
         segment.since > start
         and (history.scope != ENGINE or value_at(history.roles, start) == segment.role)
-        and scope.since is not None
-        and scope.since < segment.since
+        and min(scope.since) < segment.since
     )
 
 

@@ -60,6 +60,12 @@ def test_a_rising_load_is_carried_ahead_and_a_falling_one_is_not() -> None:
     assert found(figures(), falling).trend == 0.0
 
 
+def test_a_prediction_rests_on_the_measured_rate() -> None:
+    d = found(figures(), history(rate=8.0))
+    assert d.rate > d.fast == 5.5
+    assert d.as_measured() == replace(d, rate=5.5)
+
+
 def test_cached_input_is_no_prefill_work_but_is_context() -> None:
     d = found(figures(cached_tokens_per_s=ok(6325 * 0.4)))
     assert d.mean_input == pytest.approx(1150 * 0.6)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
@@ -78,6 +79,27 @@ def test_rates_after_a_silence_are_over_what_was_seen():
     assert whole.seconds == 20
     # a first reading has no rate yet, and no window of zero seconds
     assert windows(history("a", {20: 50}))["decode"].seconds == 20
+
+
+def test_rates_after_a_missed_answer_are_over_what_was_counted():
+    """The router did not answer at 0: what it did from -5 on is counted, over 25 s and not 20."""
+    missed = windows(history("a", {-5: 0, 5: 10, 20: 50}))["decode"]
+    assert (missed.values[Signal.OUTPUT_TOKENS].increase, missed.seconds) == (50, 25)
+    # where another target of the scope answered, the window's own length is the better measure
+    both = windows(history("a", {-5: 0, 5: 10, 20: 50}), history("b", {0: 0, 20: 40}))["decode"]
+    assert both.seconds == 20
+
+
+def test_one_answer_before_a_change_says_nothing_of_an_increase():
+    """Without a role label of its own, the first answer in the new role is no second one of the
+    old."""
+    spans = (SpanFacts("mixed", at(-100), at(4)), SpanFacts("decode", at(4), None))
+    moved = history("a", {0: 10, 5: 20, 20: 30}, spans)
+    alive = frozenset({RUNNING})  # the metric that makes a missing counter an explicit zero
+    moved = replace(moved, readings=[(t, replace(r, siblings=alive)) for t, r in moved.readings])
+    found = windows(moved, history("b", {0: 0, 20: 7}, role="mixed"))
+    assert found["mixed"].values[Signal.OUTPUT_TOKENS].by_worker == {"b": 7}
+    assert Signal.REQUESTS_COMPLETED not in found["mixed"].values  # unknown, not 0
 
 
 def test_a_role_change_cuts_the_window():
