@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from apps.common.measurement import Place
 from apps.common.units import Unit
 
-from .window import Kind, Signal
+from .window import Kind, Part, Signal, signals_of
 
 Texts = tuple[str, ...]
 
@@ -121,7 +121,7 @@ class Profile(Strict):
     title: str
     versions: str
     place: Place
-    scope: Literal["router", "frontend", "engine"]
+    scope: Part
     role_label: RoleLabel | None = None
     collapse: Texts = ()
     totals: Texts = ()
@@ -131,7 +131,7 @@ class Profile(Strict):
     @model_validator(mode="after")
     def _each_signal_once(self) -> Profile:
         both = set(self.signals) & set(self.absent)
-        neither = set(Signal) - set(self.signals) - set(self.absent)
+        neither = signals_of(self.scope) ^ (set(self.signals) | set(self.absent))
         if both or neither:
             raise ValueError(
                 f"each signal is either mapped or listed absent: {sorted(both | neither)}"

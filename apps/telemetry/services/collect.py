@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -17,15 +17,13 @@ from kombu.exceptions import OperationalError
 
 from apps.common import leases
 from apps.common.secretbox import SecretUnreadable
-from apps.engines.codec import window_to_json
-from apps.engines.readings import Reading, to_json
-from apps.engines.window import Window
 from apps.fleet import connect
 from apps.fleet.models import Deployment
 
-from ..models import Sample, Source, SourceKind, SourceState, StoredWindow, Target
+from ..models import Source, SourceKind, SourceState, Target
 from . import through_prometheus, through_scrape
 from .sources import bound_to, sync_targets
+from .store import store_samples, store_windows
 from .tick import Collected, DeploymentTick, prepare
 
 log = logging.getLogger(__name__)
@@ -137,8 +135,8 @@ def _write(
 ) -> CollectResult:
     """Store a tick, if the lease is still ours (fencing)."""
     leases.assert_held(Source.objects.all(), lease)
-    _store_samples(collected.readings, now)
-    _store_windows(collected.windows)
+    store_samples(collected.readings, now)
+    store_windows(collected.windows)
     _note_targets(ticks, collected, now)
     total = sum(len(tick.targets) for tick in ticks)
     answered = len(collected.answered)
@@ -158,38 +156,6 @@ def _write(
             transaction.on_commit(partial(_wake, deployment_id))
     windows = len(collected.windows)
     return CollectResult(collected.at or now, total, answered, windows, failed)
-
-
-def _store_samples(readings: Mapping[UUID, Reading], now: datetime) -> None:
-    Sample.objects.bulk_create(
-        [
-            Sample(target_id=target_id, at=now, payload=to_json(reading))
-            for target_id, reading in readings.items()
-        ],
-        update_conflicts=True,
-        unique_fields=["target", "at"],
-        update_fields=["payload"],
-    )
-
-
-def _store_windows(windows: Iterable[tuple[UUID, Window]]) -> None:
-    StoredWindow.objects.bulk_create(
-        [
-            StoredWindow(
-                deployment_id=deployment_id,
-                scope=window.scope,
-                start=window.start,
-                end=window.end,
-                payload=window_to_json(window),
-                expected_count=len(window.expected),
-                reported_count=len(set(window.expected) & set(window.reported)),
-            )
-            for deployment_id, window in windows
-        ],
-        update_conflicts=True,
-        unique_fields=["deployment", "scope", "end"],
-        update_fields=["start", "payload", "expected_count", "reported_count"],
-    )
 
 
 def _note_targets(ticks: Sequence[DeploymentTick], collected: Collected, now: datetime) -> None:

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from apps.engines import loader
 from apps.engines.schema import Evidence, Profile, Ref
-from apps.engines.window import Kind, Signal
+from apps.engines.window import Kind, Signal, signals_of
 
 from .data import names_in, signals
 
@@ -49,7 +49,7 @@ def test_evidence_is_what_the_profile_says(where, ref):
 @pytest.mark.parametrize("name", NAMES)
 def test_each_signal_is_mapped_or_explained(name):
     profile = loader.load(name)
-    assert set(profile.signals) | set(profile.absent) == set(Signal)
+    assert set(profile.signals) | set(profile.absent) == signals_of(profile.scope)
     assert all(reason for reason in profile.absent.values())
 
 
