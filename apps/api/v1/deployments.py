@@ -27,7 +27,7 @@ from apps.engines import loader
 from apps.fleet import selectors as fleet
 from apps.overview import selectors as overview
 from apps.overview.domain.types import DeploymentPage, DiagnosisView, PathView
-from apps.overview.series import PANELS
+from apps.overview.series import LONGEST, PANELS
 from apps.telemetry import selectors as telemetry
 
 from .base import AddressField, Constant, Derived, ReadOnly
@@ -128,8 +128,9 @@ class Deployments(ReadOnly):
             )
         end = _moment(request.query_params.get("to", ""), now, "to") or now
         start = _moment(request.query_params.get("from", "-3h"), now, "from")
-        if start is None or start >= end or end - start > timedelta(days=31):
-            raise Problem(400, "invalid", "Choose `from` before `to`, at most 31 days before it.")
+        if start is None or start >= end or end - start > LONGEST:
+            longest = f"Choose `from` before `to`, at most {LONGEST.days} days before it."
+            raise Problem(400, "invalid", longest)
         columns = overview.deployment_series(
             self.viewer, slug, now, panels=panels, start=start, end=end
         )
