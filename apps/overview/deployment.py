@@ -100,6 +100,7 @@ def diagnosis_of(loaded: Loaded) -> DiagnosisView:
         loaded.thresholds.get("tpot"),
         loaded.now,
         loaded.defaults.collect_interval_s,
+        loaded.aged,
     )
 
 
