@@ -260,7 +260,7 @@ class Commands(ReadOnly):
 
     def _fresh(self, number: str, code: int = status.HTTP_200_OK) -> Response:
         command = selectors.command_by_number(self.viewer, number)
-        view = overview.view(self.viewer, command, utcnow(), detailed=True)
+        view = overview.view(self.viewer, command, utcnow())
         return Response(_answer(command, view), status=code)
 
     def _deployment(self, data: Mapping[str, Any]) -> UUID | None:

@@ -93,12 +93,12 @@ class Deployments(ReadOnly):
     @extend_schema(responses={200: DiagnosisSerializer})
     @action(detail=True)
     def diagnosis(self, request: Request, slug: str = "") -> Response:
-        return Response(plain(overview.deployment_page(self.viewer, slug, utcnow()).diagnosis))
+        return Response(plain(overview.diagnosis_of(self.viewer, slug, utcnow())))
 
     @extend_schema(responses={200: PathSerializer})
     @action(detail=True)
     def path(self, request: Request, slug: str = "") -> Response:
-        return Response(plain(overview.deployment_page(self.viewer, slug, utcnow()).path))
+        return Response(plain(overview.path_of(self.viewer, slug, utcnow())))
 
     @extend_schema(
         responses={
