@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import requests
@@ -15,20 +15,32 @@ from tools.services import find, free_port
 class Prometheus:
     """Scrapes the targets (`host:port`, at `/metrics`); may be stopped and started again.
 
+    `known_as` gives a target another instance label (one that stands behind a proxy).
+
     Whoever reads it through the checked fetcher adds `port` to FULCRUM_LOOPBACK_PORTS.
     """
 
-    def __init__(self, targets: Sequence[str], interval_s: float, folder: Path) -> None:
+    def __init__(
+        self,
+        targets: Sequence[str],
+        interval_s: float,
+        folder: Path,
+        known_as: Mapping[str, str] | None = None,
+    ) -> None:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
         every, patience = (f"{round(interval_s * ms)}ms" for ms in (1000, 900))
+        groups: list[dict[str, object]] = [{"targets": list(targets)}]
+        for address, name in (known_as or {}).items():
+            groups.append({"targets": [address], "labels": {"instance": name}})
+        folder.mkdir(parents=True, exist_ok=True)
         (folder / "prometheus.yml").write_text(
             f"global: {{scrape_interval: {every}, scrape_timeout: {patience}}}\n"
             "scrape_configs:\n"
             "  - job_name: fleet\n"
-            f"    static_configs: [{{targets: {list(targets)!r}}}]\n",
+            f"    static_configs: {groups!r}\n",
             encoding="utf-8",
         )
 

@@ -1,4 +1,4 @@
-"""The range of law 3a against the truth: 200 random joint distributions, seen request by request."""
+"""The range of law 3a against 200 random joint distributions, seen request by request."""
 
 from __future__ import annotations
 
