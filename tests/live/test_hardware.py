@@ -7,8 +7,6 @@ arrive as `exported_pod`.
 from __future__ import annotations
 
 import json
-import shutil
-import subprocess
 import threading
 import time
 import urllib.request
@@ -27,8 +25,7 @@ from apps.telemetry.services.tick import Collected, prepare
 from tests.integration.telemetry.conftest import Fleet, metric_fleet
 from tests.integration.telemetry.exporters import Dcgm, NodeExporter
 from tests.integration.telemetry.metric_servers import MetricServer
-
-from .test_collectors import free_port, wait_ready
+from tests.support.prometheus import Prometheus
 
 __all__ = ["metric_fleet"]
 
@@ -51,11 +48,8 @@ def exporters(settings) -> Iterator[dict[str, MetricServer]]:
 
 
 @pytest.fixture
-def prometheus(exporters: dict[str, MetricServer], tmp_path: Path) -> Iterator[int]:
-    binary = shutil.which("prometheus")
-    if binary is None:
-        pytest.fail("prometheus is not on PATH")
-    port = free_port()
+def prometheus(exporters: dict[str, MetricServer], tmp_path: Path) -> Iterator[Prometheus]:
+    found = Prometheus((), 1, tmp_path)
 
     def job(name: str, servers: list[MetricServer], labels: str) -> str:
         targets = [f"127.0.0.1:{server.port}" for server in servers]
@@ -65,8 +59,7 @@ def prometheus(exporters: dict[str, MetricServer], tmp_path: Path) -> Iterator[i
         )
 
     gpus = [exporters["gpu-1"], exporters["gpu-2"]]
-    config = tmp_path / "prometheus.yml"
-    config.write_text(
+    (tmp_path / "prometheus.yml").write_text(
         "global: {scrape_interval: 1s, scrape_timeout: 900ms}\n"
         "scrape_configs:\n"
         + job("dcgm", gpus, "pod: dcgm-exporter-1, namespace: gpu-operator")
@@ -74,21 +67,9 @@ def prometheus(exporters: dict[str, MetricServer], tmp_path: Path) -> Iterator[i
         + job("node", [exporters["node"]], "node: gpu-1.dc1.example"),
         encoding="utf-8",
     )
-    process = subprocess.Popen(
-        [binary, f"--config.file={config}", f"--storage.tsdb.path={tmp_path / 'data'}",
-         f"--web.listen-address=127.0.0.1:{port}", "--log.level=error"],
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    try:
-        wait_ready(f"http://127.0.0.1:{port}/-/ready", 20)
-        yield port
-    finally:
-        process.terminate()
-        try:
-            process.wait(10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait(5)
+    found.start()
+    yield found
+    found.stop()
 
 
 def wait_scraped(url: str, *, targets: int, seconds: float) -> None:
@@ -136,12 +117,12 @@ def amounts(windows: list[Window], scope: str, signal: Signal) -> dict[str, floa
 def test_a_real_prometheus_gives_the_windows_of_the_direct_scrape(
     metric_fleet: Fleet,
     exporters: dict[str, MetricServer],
-    prometheus: int,
+    prometheus: Prometheus,
     settings,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     settings.FULCRUM_LOOPBACK_PORTS = settings.FULCRUM_LOOPBACK_PORTS | {
-        prometheus,
+        prometheus.port,
         *(server.port for server in exporters.values()),
     }
     monkeypatch.setattr("apps.telemetry.services.tick.fleet.defaults_for", lambda _: FAST)
@@ -155,7 +136,7 @@ def test_a_real_prometheus_gives_the_windows_of_the_direct_scrape(
     }
     running = Running(exporters)
     try:
-        wait_scraped(f"http://127.0.0.1:{prometheus}", targets=5, seconds=20)
+        wait_scraped(prometheus.url, targets=5, seconds=20)
         time.sleep(1.5)
         start = datetime.now(UTC)
         read(metric_fleet, source, start, start)
@@ -164,7 +145,7 @@ def test_a_real_prometheus_gives_the_windows_of_the_direct_scrape(
         scraped = read(metric_fleet, source, start, end)
         behind = Source(
             name="prom", cluster=source.cluster, kind="prometheus",
-            url=f"http://127.0.0.1:{prometheus}", created_at=start,
+            url=prometheus.url, created_at=start,
         )  # fmt: skip
         behind.save()
         # The last scrapes of the Prometheus are up to a second old.

@@ -32,7 +32,8 @@ def hardware_figures(
 ) -> HardwareFigures | None:
     """All figures of a role; None when neither exporters nor engines say anything of hardware."""
     device, host = (view(hardware_scope(role, part)) for part in PARTS)
-    overhead = host_overhead(view(role))
+    # A decode worker's own TTFT holds the transfer, and with some engines the remote prefill.
+    overhead = host_overhead(view(role) if role != "decode" else None)
     if device is None and host is None and overhead.value is None:
         return None
     energy = _energy(device, tokens_per_s)

@@ -405,6 +405,12 @@ def test_host_overhead_is_unknown_where_the_counts_tell_of_different_requests() 
     assert overhead(times(418, 200, 129, (100, 60, 100))) is None
 
 
+def test_a_decode_worker_has_no_host_overhead() -> None:
+    """Its TTFT also holds the KV transfer, with SGLang even the remote prefill."""
+    window = replace(times(418, 200, 129, (100, 100, 100)), scope="decode")
+    assert hardware_figures("decode", {"decode": fresh(window)}.get, tokens(1)) is None
+
+
 def test_an_old_window_makes_old_figures() -> None:
     found = hardware_figures(
         "decode", {"decode/device": fresh(energy(600), State.STALE)}.get, tokens(1)
