@@ -24,3 +24,5 @@ class Unit(StrEnum):
     WORKERS = "workers"
     WATTS = "W"
     JOULES = "J"
+    JOULES_PER_TOKEN = "J/tok"
+    KWH_PER_MILLION_TOKENS = "kWh/1M tok"

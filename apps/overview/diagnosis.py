@@ -32,6 +32,8 @@ FIGURE_OF: Final[Mapping[str, str]] = {
     "worker_waiting": "worker_waiting",
     "worker_load": "worker_load",
     "router_wait": "router_queue",
+    "host_cpu_busy": "cpu_busy",
+    "host_pressure": "run_queue",
 }
 MAX_TILES: Final = 5
 #: A figure and when it was taken if it does not say itself -> the figure at its age.

@@ -28,7 +28,9 @@ class Source(LeasedModel):
 
     A source belongs to one deployment, or to a whole cluster (`deployment` empty). `parameters`:
     `instance_label`, `job_label`, `jobs` (label names and jobs of a Prometheus), `delay_s` (its
-    ingest delay). Changing the address clears the credential (DESIGN law 14).
+    ingest delay), `exporter_jobs` (where its GPU and host exporters are looked for; empty: any) and
+    `exporters` (those that a direct scrape reads: `profile`, `url`, and `node` where they name
+    none). Changing the address clears the credential (DESIGN law 14).
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -141,3 +143,44 @@ class StoredWindow(models.Model):
 
     def __str__(self) -> str:
         return f"{self.scope} {self.end:%H:%M:%S}"
+
+
+class ExporterSample(models.Model):
+    """The raw state of a GPU or host exporter at one scrape, kept for a few windows."""
+
+    source = models.ForeignKey(Source, on_delete=models.CASCADE, related_name="exporter_samples")
+    url = models.CharField(max_length=400)
+    at = models.DateTimeField()
+    payload = models.JSONField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["source", "url", "at"], name="exporter_sample_identity")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.url} {self.at:%H:%M:%S}"
+
+
+class HardwareCoverage(models.Model):
+    """How many of the GPUs and hosts that a source's exporters show were joined to workers.
+
+    `unjoined` names some of the others; `shared` counts workers whose GPUs are shared, which have
+    no figures of their own. Nothing found yet is looked for again at `look_at`.
+    """
+
+    source = models.OneToOneField(
+        Source, on_delete=models.CASCADE, primary_key=True, related_name="hardware"
+    )
+    at = models.DateTimeField()
+    look_at = models.DateTimeField()
+    devices_seen = models.PositiveIntegerField(default=0)
+    devices_joined = models.PositiveIntegerField(default=0)
+    hosts_seen = models.PositiveIntegerField(default=0)
+    hosts_joined = models.PositiveIntegerField(default=0)
+    shared = models.PositiveIntegerField(default=0)
+    unjoined = models.JSONField(default=list)
+    error = models.CharField(max_length=200, blank=True)
+
+    def __str__(self) -> str:
+        return f"{self.devices_joined} of {self.devices_seen} GPUs"

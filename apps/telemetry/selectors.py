@@ -13,13 +13,14 @@ from apps.accounts.domain.authorize import Viewer
 from apps.engines import loader
 from apps.engines.codec import window_from_json
 from apps.engines.combine import merge_windows
-from apps.engines.window import HistogramIncrease, Signal, Window
+from apps.engines.window import HistogramIncrease, Signal, Window, hardware_scope
 from apps.fleet import selectors as fleet
 from apps.fleet.domain.defaults import Defaults
 from apps.fleet.models import Deployment
 
 from .domain.build import figures_from_windows, latency_scope
 from .domain.figures import DeploymentFigures, Usual
+from .domain.hardware_figures import PARTS, changes_of_faults
 from .domain.series import Point, point
 from .domain.usual import MINIMUM_WINDOWS, usual_of
 from .domain.windows import Slot, chain
@@ -99,14 +100,24 @@ def _figures(
     down: frozenset[str],
 ) -> DeploymentFigures:
     topology = fleet.topology(deployment)
-    known = {*topology.pools, *(worker.role for worker in topology.workers), *_EDGES}
+    roles = {*topology.pools, *(worker.role for worker in topology.workers)}
+    known = {*roles, *_EDGES, *(hardware_scope(role, part) for role in roles for part in PARTS)}
+    before_s = 1.5 * defaults.window_s
     index = {
         scope: slots
-        for scope, slots in _index(deployment, end, max(span_s, grow_to_s)).items()
+        for scope, slots in _index(deployment, end, max(span_s + before_s, grow_to_s)).items()
         if scope in known
     }
     chains = {scope: chain(slots, end=end, span_s=span_s) for scope, slots in index.items()}
-    loaded = _load(slot for slots in chains.values() for slot in slots)
+    # A code that changed in the oldest window is seen against the one before it.
+    coded = {
+        scope: chain(slots, end=end, span_s=span_s + before_s)
+        for scope, slots in index.items()
+        if scope.endswith("/device")
+    }
+    loaded = _load(
+        {slot for found in (chains, coded) for slots in found.values() for slot in slots}
+    )
     merged = {
         scope: merge_windows(loaded[slot.key] for slot in slots)
         for scope, slots in chains.items()
@@ -119,6 +130,10 @@ def _figures(
         now,
         defaults,
         frontend=merged.get("frontend"),
+        fault_changes={
+            scope: changes_of_faults([loaded[slot.key] for slot in slots])
+            for scope, slots in coded.items()
+        },
         grown=_grown(merged, index, end, grow_to_s, defaults.percentile_min_requests),
         down_scopes=down,
     )

@@ -89,6 +89,8 @@ FIGURES: Final[Words] = {
     "evictions": _("Evictions"),
     "step_gap": _("Gap between steps"),
     "cpu_busy": _("CPU busy"),
+    "host_overhead": _("Host overhead"),
+    "tensor_active": _("Tensor active"),
     "run_queue": _("Run queue"),
     "queue_spread": _("Spread of queues"),
     "kv_spread": _("Spread of KV use"),

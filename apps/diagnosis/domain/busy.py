@@ -15,6 +15,7 @@ from apps.simulation.service_time import CALIBRATED, MODEL_ONLY, ObjectiveRate
 from apps.telemetry.domain.figures import DeploymentFigures, PhaseFigures
 
 ENGINE_TIME, REQUEST_TIME, MODEL = "engine_time", "request_time", "model"
+RUNNING = "running"
 TOKEN_RATE, KV_USED = "token_rate", "kv_used"
 KV_SHARE = 0.85
 
@@ -62,27 +63,33 @@ def busy_shares(figures: DeploymentFigures, capacity: Capacity) -> BusyShares:
 
 
 def prefill_busy(figures: DeploymentFigures, capacity: Capacity) -> Measurement:
-    """Prefill work-seconds per second over serving workers: engine time, request time, model."""
+    """Prefill work-seconds per second over serving workers, by the first method that answers.
+
+    In order: `engine_time` (forward seconds), `request_time` (sum of prefill times; exact only
+    where one prefill runs at a time, else an upper bound), `model` (arrivals x E[S]), and last
+    `running` (share of workers that run anything), which is an upper bound and no more.
+    """
     phase = figures.prefill
     if phase is None or _workers(phase) == 0:
         return missing(Unit.RATIO, method="no_workers")
     forward = phase.forward_seconds_per_s
     if forward.value is not None:
         if forward.method == REQUEST_TIME:
-            return _upper_bound(_per_worker(forward, phase, REQUEST_TIME))
+            return _request_time(_per_worker(forward, phase, REQUEST_TIME), phase)
         return _per_worker(forward, phase, ENGINE_TIME)
     if forward.state is State.NO_TRAFFIC:
         return missing(Unit.RATIO, State.NO_TRAFFIC, method=ENGINE_TIME)
     stage, rate = phase.stage_time_mean, figures.completions_per_s
     if stage.value is not None and rate.value is not None:
         work = _scaled(stage, rate.number(), worst((stage.state, rate.state)), REQUEST_TIME)
-        return _upper_bound(_per_worker(work, phase, REQUEST_TIME))
+        return _request_time(_per_worker(work, phase, REQUEST_TIME), phase)
     arrivals = figures.arrivals_per_s
     if capacity.prefill_seconds is not None and arrivals.value is not None:
         method = MODEL if capacity.prefill_basis == CALIBRATED else MODEL_ONLY
         work = _scaled(arrivals, capacity.prefill_seconds, arrivals.state, method)
         return _per_worker(work, phase, method)
-    return missing(Unit.RATIO, worst((forward.state, stage.state)))
+    running = _running_share(phase)
+    return running or missing(Unit.RATIO, worst((forward.state, stage.state)))
 
 
 def decode_token_share(figures: DeploymentFigures, capacity: Capacity) -> Measurement:
@@ -161,9 +168,32 @@ def imbalance(busy: BusyShares, *, ratio: float, smaller_below: float) -> str:
     return role if smaller < smaller_below and larger > ratio * smaller else ""
 
 
-def _upper_bound(figure: Measurement) -> Measurement:
-    """Prompts that share an iteration each count its whole time: it can only be too high."""
+def _request_time(figure: Measurement, phase: PhaseFigures) -> Measurement:
+    """Prompts that share an iteration each count its whole time, so the sum can only be too high;
+    it is exact where no worker takes more than one at a time."""
+    limit, workers = phase.max_running, max(phase.workers_reporting, _workers(phase))
+    if limit.value is not None and limit.number() <= workers:
+        return figure
     return replace(figure, upper=figure.value)
+
+
+def _running_share(phase: PhaseFigures) -> Measurement | None:
+    """Share of the reporting workers that run anything, or None where none says."""
+    gauges = [w.running for w in phase.workers if w.is_reporting and w.running.value is not None]
+    if not gauges:
+        return None
+    share = sum(1 for gauge in gauges if gauge.number() > 0) / len(gauges)
+    return Measurement(
+        share,
+        Unit.RATIO,
+        worst(gauge.state for gauge in gauges),
+        min((gauge.observed_at for gauge in gauges if gauge.observed_at), default=None),
+        Place.ENGINE,
+        RUNNING,
+        upper=share,
+        coverage=(len(gauges), max(_workers(phase), len(gauges))),
+        trace=gauges[0].trace,
+    )
 
 
 def _workers(phase: PhaseFigures) -> int:
@@ -171,8 +201,10 @@ def _workers(phase: PhaseFigures) -> int:
 
 
 def _per_worker(work: Measurement, phase: PhaseFigures, method: str) -> Measurement:
-    # With part of the workers reporting, the sum covers only those.
-    partial = work.state is State.PARTIAL and phase.workers_reporting > 0
+    # With part of the workers reporting, the sum covers only those; what a frontend or router
+    # counted covers all of them.
+    at_engines = work.place is Place.ENGINE
+    partial = at_engines and work.state is State.PARTIAL and phase.workers_reporting > 0
     share = phase.workers_reporting if partial else _workers(phase)
     return Measurement(
         work.number() / share,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from . import load, structural
+from . import host, load, structural
 from .causes import Finding
 from .symptoms import Symptoms
 
@@ -21,6 +21,7 @@ RULES: Final[tuple[Rule, ...]] = (
     structural.replica_lost,
     structural.bad_worker,
     structural.router_queue,
+    host.host_bound,
     structural.kv_transfer_slow,
     structural.uneven_workers,
     load.both_saturated,

@@ -85,7 +85,8 @@ class Symptoms:
 
     @property
     def kv_transfer(self) -> Measurement:
-        """Mean KV transfer time, measured by either side, else TTFT minus queue and prefill."""
+        """Mean KV transfer time, measured by either side, else what queue, prefill and (where it is
+        known) the host's overhead leave of TTFT."""
         for phase in (self.figures.prefill, self.figures.decode):
             if phase is not None and phase.kv_transfer_mean.value is not None:
                 return phase.kv_transfer_mean
@@ -94,7 +95,9 @@ class Symptoms:
             return missing(Unit.SECONDS, method="not_exported")
         if prefill.queue_time_mean.value is None:
             return missing(Unit.SECONDS, method="not_exported")
+        hardware = self.figures.hardware.get("prefill")
         rest = ttft.number() - prefill.queue_time_mean.number() - prefill.stage_time_mean.number()
+        rest -= number(hardware.host_overhead) if hardware else 0.0
         return Measurement(
             max(0.0, rest), Unit.SECONDS, ttft.state, ttft.observed_at, ttft.place, "derived"
         )

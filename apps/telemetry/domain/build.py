@@ -18,6 +18,7 @@ from apps.fleet.domain.defaults import Defaults
 from apps.fleet.domain.topology import Topology
 
 from .figures import DeploymentFigures, PhaseFigures, Quantiles
+from .hardware_figures import hardware_figures
 from .latency import first_with, quantiles
 from .phases import phase, rate
 from .states import PLACES, View, age_state, nothing
@@ -61,14 +62,16 @@ def figures_from_windows(
     *,
     frontend: Window | None = None,
     grown: Mapping[Signal, Window] | None = None,
+    fault_changes: Mapping[str, int] | None = None,
     down_scopes: frozenset[str] = frozenset(),
 ) -> DeploymentFigures:
     """All figures of a deployment.
 
     `router`, `frontend` and `pools` hold the newest windows of the span asked for (however old:
     their age becomes the state). `grown` gives TTFT and TPOT a longer window of the same scope
-    where the span holds too few requests. `down_scopes` are scopes whose source or only target is
-    known to be down.
+    where the span holds too few requests. `pools` also holds the hardware scopes of roles, and
+    `fault_changes` how often a fault code changed in one over the span. `down_scopes` are scopes
+    whose source or only target is known to be down.
     """
     windows = dict(pools)
     for scope, window in (("router", router), ("frontend", frontend)):
@@ -115,6 +118,7 @@ def figures_from_windows(
 
     tpot_signal = _tpot_signal(views)
     shown = [view for view in windows.values() if view.scope in (*edges, *topology.pools)]
+    phases = {role: one for role in ("prefill", "decode", "mixed") if (one := pool(role))}
     return DeploymentFigures(
         at=max((window.end for window in shown), default=None),
         span_s=max((window.seconds for window in shown), default=0.0),
@@ -128,9 +132,14 @@ def figures_from_windows(
         cached_tokens_per_s=_tokens(views, Signal.CACHED_TOKENS, _PROMPT, True),
         mean_input_tokens=_per_request(views, Signal.INPUT_TOKENS, _PROMPT, has_traffic),
         mean_output_tokens=_per_request(views, Signal.OUTPUT_TOKENS, _ENDING, has_traffic),
-        prefill=pool("prefill"),
-        decode=pool("decode"),
-        mixed=pool("mixed"),
+        prefill=phases.get("prefill"),
+        decode=phases.get("decode"),
+        mixed=phases.get("mixed"),
+        hardware={
+            role: found
+            for role, figures in phases.items()
+            if (found := hardware_figures(role, views.get, figures.tokens_per_s, fault_changes))
+        },
     )
 
 

@@ -6,7 +6,8 @@ windows by `apps.telemetry.domain.build.figures_from_windows`; never from a live
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from apps.common.measurement import Measurement, State
@@ -70,6 +71,48 @@ class PhaseFigures:
 
 
 @dataclass(frozen=True, slots=True)
+class HardwareFigures:
+    """The GPUs and hosts of one pool, as exporters see them; shown beside the busy share, never in
+    its place.
+
+    Activities are ratios, averaged over the workers' GPUs. `power`, memory and `faults` are totals
+    of the pool. `energy_per_token` is that of the pool per token of its phase (input on prefill,
+    output else), counted once; `energy_per_million` the same per million. `fault_code` is the
+    last code (XID), which sticks: only `faults` says that something happened, and its method how
+    that is known. `host_pressure` is load per CPU (above 1, processes wait). Network figures are
+    of the kernel, `rdma_*` of InfiniBand and RoCE, which the kernel does not see; shares are of the
+    link's speed, of the busier direction. `rdma_wait` is the growth of ticks without credit.
+    `host_overhead` is the mean time a request spends in the serving process outside queue and
+    prefill (metrics research 8.7).
+    """
+
+    role: str
+    tensor_active: Measurement
+    dram_active: Measurement
+    sm_active: Measurement
+    power: Measurement
+    energy_per_token: Measurement
+    energy_per_million: Measurement
+    memory_used: Measurement
+    memory_free: Measurement
+    nvlink_rate: Measurement
+    pcie_rate: Measurement
+    faults: Measurement
+    fault_code: Measurement
+    host_cpu_busy: Measurement
+    host_pressure: Measurement
+    host_memory_available: Measurement
+    network_rate: Measurement
+    network_share: Measurement
+    network_errors: Measurement
+    rdma_rate: Measurement
+    rdma_share: Measurement
+    rdma_wait: Measurement
+    link_downs: Measurement
+    host_overhead: Measurement
+
+
+@dataclass(frozen=True, slots=True)
 class DeploymentFigures:
     """All figures of a deployment over the window that ends at `at` and lasts `span_s` seconds.
 
@@ -93,6 +136,7 @@ class DeploymentFigures:
     prefill: PhaseFigures | None
     decode: PhaseFigures | None
     mixed: PhaseFigures | None
+    hardware: Mapping[str, HardwareFigures] = field(default_factory=dict)
 
     @property
     def uncached_input_tokens_per_s(self) -> Measurement:

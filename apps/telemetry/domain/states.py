@@ -29,6 +29,8 @@ class View:
 
     @property
     def place(self) -> Place:
+        if "/" in self.window.scope:  # `hardware_scope`
+            return Place.EXPORTER
         return PLACES.get(self.window.scope, Place.ENGINE)
 
     def value(self, signal: Signal) -> SignalValue | None:

@@ -21,7 +21,7 @@ from apps.fleet import connect
 from apps.fleet.models import Deployment
 
 from ..models import Source, SourceKind, SourceState, Target
-from . import through_prometheus, through_scrape
+from . import hardware, through_prometheus, through_scrape
 from .sources import bound_to, sync_targets
 from .store import store_samples, store_windows
 from .tick import Collected, DeploymentTick, prepare
@@ -107,6 +107,7 @@ def _collect(source: Source, lease: leases.Lease, now: datetime) -> CollectResul
         collected = through_prometheus.collect(source, ticks, headers, deadline_s)
     else:
         collected = through_scrape.collect(source, ticks, deadline_s)
+    hardware.add_windows(source, ticks, headers, collected, now)
     return _write(source, lease, now, ticks, collected)
 
 

@@ -11,6 +11,7 @@ from apps.common.units import Unit
 from apps.engines.window import HistogramIncrease
 from apps.telemetry.domain.figures import (
     DeploymentFigures,
+    HardwareFigures,
     PhaseFigures,
     Quantiles,
     Usual,
@@ -180,3 +181,26 @@ USUAL = replace(
     prefill_busy=0.33,
     decode_busy=0.2,
 )
+
+
+def hardware(role: str, **changes: Any) -> HardwareFigures:
+    """GPUs at work and a host with room."""
+    units = {
+        "power": Unit.WATTS,
+        "energy_per_token": Unit.JOULES_PER_TOKEN,
+        "energy_per_million": Unit.KWH_PER_MILLION_TOKENS,
+        "host_overhead": Unit.SECONDS,
+    }
+    fields: dict[str, Any] = {
+        name: lost(units.get(name, Unit.RATIO))
+        for name in HardwareFigures.__dataclass_fields__
+        if name != "role"
+    }
+    fields |= {
+        "tensor_active": ok(0.6, Unit.RATIO, place=Place.EXPORTER),
+        "power": ok(800.0, Unit.WATTS, place=Place.EXPORTER),
+        "host_cpu_busy": ok(0.3, Unit.RATIO, place=Place.EXPORTER),
+        "host_pressure": ok(0.4, Unit.RATIO, place=Place.EXPORTER),
+        "host_overhead": ok(0.02, Unit.SECONDS),
+    }
+    return HardwareFigures(role=role, **{**fields, **changes})

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from apps.common.measurement import State
+from apps.common.measurement import Place, State
 from apps.common.units import Unit
 from apps.diagnosis.domain.busy import Capacity, busy_shares, imbalance
 from apps.simulation.service_time import CALIBRATED, MODEL_ONLY, ObjectiveRate
 
-from .builders import figures, lost, ok
+from .builders import figures, lost, ok, worker
 
 RATE = ObjectiveRate(batch=36.0, step_s=0.02375, tokens_per_s=1500.0, binding="tpot", feasible=True)
 KNOWN = Capacity(0.12, CALIBRATED, RATE, CALIBRATED)
@@ -103,3 +103,76 @@ def test_imbalance_needs_a_ratio_and_an_idle_side() -> None:
     assert imbalance(busy, ratio=1.5, smaller_below=0.5) == "decode"
     assert imbalance(busy, ratio=2.0, smaller_below=0.5) == ""
     assert imbalance(busy, ratio=1.5, smaller_below=0.1) == ""
+
+
+NO_TIMES = {"forward_seconds_per_s": lost(Unit.RATIO), "stage_time_mean": lost(Unit.SECONDS)}
+NOTHING = Capacity(None, MODEL_ONLY, None, MODEL_ONLY)
+
+
+def test_the_time_of_requests_is_exact_where_one_prefill_runs_at_a_time() -> None:
+    one = ok(0.8, Unit.RATIO, method="request_time")
+    f = figures(prefill_changes={"forward_seconds_per_s": one, "max_running": ok(2)})
+    busy = busy_shares(f, KNOWN).prefill
+    assert (busy.value, busy.upper, busy.method) == (pytest.approx(0.4), None, "request_time")
+
+
+def test_a_limit_that_is_not_known_leaves_the_time_of_requests_an_upper_bound() -> None:
+    one = ok(0.8, Unit.RATIO, method="request_time")
+    f = figures(prefill_changes={"forward_seconds_per_s": one, "max_running": lost()})
+    busy = busy_shares(f, KNOWN).prefill
+    assert busy.upper == busy.value == pytest.approx(0.4)
+
+
+def test_running_is_only_the_last_method_of_prefill_and_an_upper_bound() -> None:
+    workers = (
+        worker("p-0", "prefill", 1e-4, running=ok(3)),
+        worker("p-1", "prefill", 1e-4, running=ok(0)),
+    )
+    changes = {**NO_TIMES, "workers": workers}
+    busy = busy_shares(figures(prefill_changes=changes), NOTHING).prefill
+    assert (busy.value, busy.upper, busy.method) == (0.5, 0.5, "running")
+    modelled = busy_shares(figures(prefill_changes=changes), KNOWN).prefill
+    assert modelled.method == "model"
+
+
+def test_running_is_never_a_method_of_decode() -> None:
+    f = figures(
+        decode_changes={
+            "tokens_per_s": lost(Unit.TOKENS_PER_SECOND),
+            "kv_used": lost(Unit.RATIO),
+            "running": ok(64),
+        },
+        output_tokens_per_s=lost(Unit.TOKENS_PER_SECOND),
+    )
+    busy = busy_shares(f, KNOWN)
+    assert busy.decode.value is None
+    assert busy.slots.value == pytest.approx(64 / (4 * 96))
+
+
+def test_overload_reads_above_one() -> None:
+    f = figures(
+        prefill_changes={"forward_seconds_per_s": ok(2.6, Unit.RATIO)},
+        decode_changes={"tokens_per_s": ok(9000, Unit.TOKENS_PER_SECOND)},
+    )
+    busy = busy_shares(f, KNOWN)
+    assert busy.prefill.value == pytest.approx(1.3)
+    assert busy.decode.value == pytest.approx(1.5)
+
+
+def test_what_the_frontend_counted_is_divided_by_all_workers() -> None:
+    """Engines that do not report still made their share of the frontend's tokens."""
+    counted = ok(1100, Unit.TOKENS_PER_SECOND, place=Place.FRONTEND).with_state(State.PARTIAL)
+    f = figures(
+        decode_changes={"tokens_per_s": lost(Unit.TOKENS_PER_SECOND), "workers_reporting": 1},
+        output_tokens_per_s=counted,
+    )
+    assert busy_shares(f, KNOWN).decode_tokens.value == pytest.approx(1100 / (4 * 1500))
+
+
+@pytest.mark.parametrize("tokens_per_s", [1100.0, 9000.0])
+def test_model_only_wins_no_silent_method(tokens_per_s: float) -> None:
+    """Whatever is larger, a share that rests on an uncalibrated rate says so."""
+    f = figures(decode_changes={"tokens_per_s": ok(tokens_per_s, Unit.TOKENS_PER_SECOND)})
+    busy = busy_shares(f, Capacity(0.12, CALIBRATED, RATE, MODEL_ONLY))
+    assert busy.decode_tokens.method == "model only"
+    assert busy.decode.method == "model only"
