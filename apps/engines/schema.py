@@ -115,7 +115,8 @@ class Row(Strict):
     are summed; `count` is the number of series, whatever they say). `worker_label` splits a
     router's series by worker. `siblings` are metrics whose presence proves that the exporter is
     there, so that a family created with its first event counts 0 before it (research on Prometheus
-    semantics: empty vector).
+    semantics: empty vector). A `fallback` row is tried after those of the engines that the profile
+    passes through.
     """
 
     roles: Texts = ()
@@ -124,6 +125,7 @@ class Row(Strict):
     worker_label: str = ""
     siblings: Texts = ()
     note: str = ""
+    fallback: bool = False
 
     def applies_to(self, role: str) -> bool:
         return not self.roles or role in self.roles
@@ -153,11 +155,15 @@ class Profile(Strict):
     `totals` labels that must be empty (per-priority rows beside the total). `join` names, per
     thing a series can belong to (`pod`, `namespace`, `node`, `uuid`, `gpu`), the labels that may
     say so, the most trusted first: a Prometheus keeps an exporter's own label as `exported_<name>`
-    and then the plain one is the exporter's own pod.
+    and then the plain one is the exporter's own pod. `aliases` are other names that inventories
+    use. `passes_through` names engine profiles whose families this exporter repeats on its own
+    port: the loader adds their rows, so that each name stands in one file.
     """
 
     version: Literal[1]
-    profile: str
+    profile: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
+    aliases: Texts = ()
+    passes_through: Texts = ()
     title: str
     versions: Versions
     place: Place
@@ -172,10 +178,13 @@ class Profile(Strict):
     @model_validator(mode="after")
     def _each_signal_once(self) -> Profile:
         both = set(self.signals) & set(self.absent)
-        neither = signals_of(self.scope) ^ (set(self.signals) | set(self.absent))
-        if both or neither:
+        said = set(self.signals) | set(self.absent)
+        known = signals_of(self.scope)
+        missing = set() if self.passes_through else known - said
+        if both or missing or said - known:
             raise ValueError(
-                f"each signal is either mapped or listed absent: {sorted(both | neither)}"
+                "each signal of the scope is either mapped or listed absent: "
+                f"{sorted(both | missing | (said - known))}"
             )
         for signal, rows in self.signals.items():
             if (rows.kind, rows.unit) != (kind_of(signal), unit_of(signal)):
