@@ -1,4 +1,7 @@
-"""Real services for the tests: found on PATH, or installed from Debian's packages where allowed."""
+"""Real services for the tests: found on PATH, or installed from Debian's packages where allowed.
+
+Components that come as Python packages (`tools/components.py`) are services too, under their key.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from . import components
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +35,7 @@ SERVICES: Final = {
     "prometheus": Service("Prometheus", ("prometheus",), ("prometheus",)),
     "chromium": Service("Chromium", ("chromium", "chromium-browser"), ("chromium",)),
     "gettext": Service("gettext", ("msgfmt", "xgettext"), ("gettext",)),
+    **{key: Service(found.title, (), ()) for key, found in components.COMPONENTS.items()},
 }
 EXTRA_PACKAGES: Final = {"chromium": ("fonts-noto-cjk",)}
 
@@ -45,21 +51,33 @@ def find(program: str) -> str | None:
 
 def has(key: str) -> bool:
     """True if the service's program is here."""
+    if key in components.COMPONENTS:
+        return components.is_ready(key)
     return any(find(program) for program in SERVICES[key].programs)
 
 
 def install_missing(keys: list[str]) -> list[str]:
     """Install what is missing as root or with passwordless sudo; returns what is missing still."""
     missing = [key for key in keys if not has(key)]
-    if not missing or not shutil.which("apt-get"):
+    for key in [key for key in missing if key in components.COMPONENTS]:
+        failure = components.make(key)
+        if failure:
+            print(failure, flush=True)
+    return _from_packages([key for key in keys if not has(key)])
+
+
+def _from_packages(missing: list[str]) -> list[str]:
+    """Install the Debian packages of what is missing; returns what is missing still."""
+    wanted = [key for key in missing if SERVICES[key].packages]
+    if not wanted or not shutil.which("apt-get"):
         return missing
     prefix: list[str] = []
     if os.geteuid() != 0:
         if subprocess.run(["sudo", "-n", "true"], capture_output=True).returncode != 0:
             return missing
         prefix = ["sudo", "-n"]
-    packages = [p for key in missing for p in SERVICES[key].packages]
-    packages += [p for key in missing for p in EXTRA_PACKAGES.get(key, ())]
+    packages = [p for key in wanted for p in SERVICES[key].packages]
+    packages += [p for key in wanted for p in EXTRA_PACKAGES.get(key, ())]
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     print(f"Installing {' '.join(packages)} ...", flush=True)
     for command in (["update"], ["install", "-y", "--no-install-recommends", *packages]):
@@ -68,7 +86,7 @@ def install_missing(keys: list[str]) -> list[str]:
         )
         if done.returncode != 0:
             print(done.stderr.decode(errors="replace")[-800:], flush=True)
-    return [key for key in keys if not has(key)]
+    return [key for key in missing if not has(key)]
 
 
 def free_port() -> int:

@@ -1,0 +1,1 @@
+"""Real components as processes: Dynamo with mockers, three routers with stand-in engines."""
