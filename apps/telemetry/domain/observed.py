@@ -23,12 +23,14 @@ _POD_LABEL: Final = re.compile(
     r"(llm_d_ai_role|role_name|dynamo_(sub_)?component_type|fulcrum_role|^(exported_)?role)$"
 )
 #: Likeness (0..1) from which a name is worth showing, and the most names looked at.
-MIN_LIKENESS: Final = 0.52
+MIN_LIKENESS: Final = 0.6
 MAX_NAMES: Final = 5000
 #: What all names of one exporter start with.
 _EXPORTER: Final = re.compile(
     r"^(kserve_)?(vllm_router|vllm|sglang|smg|trtllm|dynamo_(component|frontend)|dcgm_(fi|exp))[:_]"
 )
+#: Units say nothing about what is measured, and change with a rename.
+_UNITS: Final = frozenset({"seconds", "s", "ms", "us", "bytes", "ratio", "perc", "percent"})
 _SUFFIXES: Final = ("_bucket", "_sum", "_count", "_total", "_created")
 
 
@@ -136,6 +138,8 @@ def nearest(wanted: str, exported: Iterable[str]) -> tuple[float, str]:
     target = _family(wanted)
     best = (0.0, "")
     for name in exported:
+        if _exporter(name) != _exporter(target):
+            continue
         score = _likeness(target, name)
         if score >= MIN_LIKENESS and score > best[0]:
             best = (score, name)
@@ -143,7 +147,7 @@ def nearest(wanted: str, exported: Iterable[str]) -> tuple[float, str]:
 
 
 def _likeness(left: str, right: str) -> float:
-    """Weighted mean of shared words and letters, without an exporter's common prefix."""
+    """Weighted mean of shared words and letters, without an exporter's prefix and units."""
     a, b = _words(left), _words(right)
     if not a or not b:
         return 0.0
@@ -152,6 +156,12 @@ def _likeness(left: str, right: str) -> float:
     return 0.3 * common + 0.7 * letters
 
 
+def _exporter(name: str) -> str:
+    """Whose metric it is: engines behind one port keep their names apart."""
+    found = _EXPORTER.match(name.lower())
+    return found[2] if found else re.split(r"[_:]", name.lower(), maxsplit=1)[0]
+
+
 def _words(name: str) -> list[str]:
     plain = _EXPORTER.sub("", name.lower())
-    return [word for word in re.split(r"[_\W]+", plain) if word]
+    return [word for word in re.split(r"[_\W]+", plain) if word and word not in _UNITS]
