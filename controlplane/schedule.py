@@ -29,6 +29,11 @@ BEAT: Final[dict[str, dict[str, Any]]] = {
         "schedule": 1.0,
         "options": {"queue": "control", "expires": 1.0},
     },
+    "build workload profiles": {
+        "task": "planning.build_workloads",
+        "schedule": 3600.0,
+        "options": {"queue": "control", "expires": 1800.0},
+    },
     "prune windows": {
         "task": "telemetry.prune",
         "schedule": 600.0,
