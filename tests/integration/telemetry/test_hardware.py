@@ -13,6 +13,7 @@ from django.utils import translation
 
 from apps.accounts.domain.authorize import SYSTEM
 from apps.api.encode import plain
+from apps.api.v1.deployments import SourceSerializer
 from apps.common.measurement import Place, State
 from apps.console.presenters import pools
 from apps.console.reader import Reader
@@ -129,6 +130,8 @@ def test_joined_and_unjoined_gpus_are_counted(hardware: Hardware) -> None:
     assert (row.devices_joined, row.devices_seen) == (4, 5)
     assert (row.hosts_joined, row.hosts_seen) == (1, 1)
     assert row.unjoined == ["gpu-1 2"]
+    shown = SourceSerializer(hardware.fleet.source()).data["hardware"]
+    assert (shown["devices_joined"], shown["devices_seen"]) == (4, 5)
     assert row.error == ""
 
 
@@ -224,6 +227,7 @@ def test_samples_are_kept_only_for_the_window(hardware: Hardware) -> None:
 
 def test_a_source_without_exporters_reads_none(metric_fleet: Fleet) -> None:
     metric_fleet.collect()
+    assert SourceSerializer(metric_fleet.source()).data["hardware"] is None
     assert not HardwareCoverage.objects.exists()
     assert not selectors.figures(metric_fleet.deployment, metric_fleet.at).hardware
 
