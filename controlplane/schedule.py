@@ -34,6 +34,11 @@ BEAT: Final[dict[str, dict[str, Any]]] = {
         "schedule": 60.0,
         "options": {"queue": "collect", "expires": 60.0},
     },
+    "build workload profiles": {
+        "task": "planning.build_workloads",
+        "schedule": 3600.0,
+        "options": {"queue": "control", "expires": 1800.0},
+    },
     "prune windows": {
         "task": "telemetry.prune",
         "schedule": 600.0,

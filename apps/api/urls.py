@@ -8,7 +8,7 @@ from rest_framework.viewsets import ViewSetMixin
 
 from .docs import Docs, Schema
 from .errors import unknown_address
-from .v1 import commands, deployments, fleet, kill_switches, people, planning
+from .v1 import commands, deployments, fleet, kill_switches, people, planning, workloads
 
 ENDPOINTS: dict[str, type[ViewSetMixin]] = {
     "clusters": fleet.Clusters,
@@ -29,6 +29,7 @@ ENDPOINTS: dict[str, type[ViewSetMixin]] = {
     "kill-switch": kill_switches.KillSwitches,
     "recommendations": planning.Recommendations,
     "commands": commands.Commands,
+    "workloads": workloads.Workloads,
     "price-books": planning.PriceBooks,
     "costs": planning.Costs,
     "audit-events": people.AuditEvents,

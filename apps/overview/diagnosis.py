@@ -33,7 +33,7 @@ FIGURE_OF: Final[Mapping[str, str]] = {
     "worker_load": "worker_load",
     "router_wait": "router_queue",
     "host_cpu_busy": "cpu_busy",
-    "host_pressure": "run_queue",
+    "host_pressure": "cpu_pressure",
 }
 MAX_TILES: Final = 5
 #: A figure and when it was taken if it does not say itself -> the figure at its age.

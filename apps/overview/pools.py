@@ -9,6 +9,7 @@ from apps.common.units import Unit
 from apps.fleet.domain.topology import PoolFacts
 from apps.telemetry.domain.figures import PhaseFigures, WorkerFigures
 
+from . import hardware
 from .domain.types import Figure, Meter, PoolView, Status, Text, WorkerCell
 from .labels import in_order
 from .loaded import Loaded, unknown
@@ -64,6 +65,7 @@ def _pool(loaded: Loaded, role: str, pool: PoolFacts) -> PoolView:
             for worker in (phase.workers if phase else ())
         ),
         facts=tuple(_facts(loaded, role, phase)),
+        hardware=hardware.figures(loaded, role),
     )
 
 

@@ -147,3 +147,44 @@ class PredictionScore(models.Model):
 
     class Meta:
         ordering = ["-at"]
+
+
+class WorkloadProfile(models.Model):
+    """What a deployment's users asked for over `[span_from, span_to)` (null: still).
+
+    `reason` says why the span began (`first`, `model`, `checkpoint`, `split`, `zone`, `drift`).
+    `base` and `recent` are parts (`domain.workload.Part`): all up to a day before `built_to`, and
+    the last day by UTC hour; hours of the week are those of `zone`. `cursors` tell up to where the
+    windows of each scope were taken, so that none counts twice.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    deployment = models.ForeignKey(
+        "fleet.Deployment", on_delete=models.CASCADE, related_name="workloads"
+    )
+    span_from = models.DateTimeField()
+    span_to = models.DateTimeField(null=True, blank=True)
+    reason = models.CharField(max_length=16)
+    zone = models.CharField(max_length=64, default="UTC")
+    served_model = models.CharField(max_length=200)
+    checkpoint = models.CharField(max_length=400, blank=True)
+    split = models.CharField(max_length=64, blank=True)
+    base = models.JSONField(default=dict)
+    recent = models.JSONField(default=dict)
+    cursors = models.JSONField(default=dict)
+    requests = models.FloatField(default=0)
+    built_to = models.DateTimeField()
+
+    class Meta:
+        ordering = ["-span_from"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["deployment"],
+                condition=Q(span_to__isnull=True),
+                name="workload_one_open",
+            ),
+            models.CheckConstraint(
+                condition=Q(span_to__isnull=True) | Q(span_to__gt=models.F("span_from")),
+                name="workload_ends_after_start",
+            ),
+        ]

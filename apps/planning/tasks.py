@@ -25,3 +25,9 @@ def evaluate_deployment(deployment_id: str) -> None:
     """Evaluate one deployment."""
     owner = f"{socket.gethostname()[:30]}:{os.getpid()}:{uuid4().hex[:8]}"
     services.evaluate_leased(deployment_id=deployment_id, owner=owner, now=utcnow())
+
+
+@shared_task(name="planning.build_workloads", ignore_result=True)
+def build_workloads() -> None:
+    """Bring the workload profiles up to date."""
+    services.build_workloads(now=utcnow())

@@ -179,6 +179,22 @@ def _parsed(text: str) -> datetime | None:
         return None
 
 
+class HardwareCoverageSerializer(serializers.Serializer[Any]):
+    """How many GPUs and hosts of the source's exporters were joined to workers, at the last look.
+
+    `unjoined` names some of the others; workers in `shared` have no GPU figures of their own.
+    """
+
+    at = serializers.DateTimeField()
+    devices_seen = serializers.IntegerField()
+    devices_joined = serializers.IntegerField()
+    hosts_seen = serializers.IntegerField()
+    hosts_joined = serializers.IntegerField()
+    shared = serializers.IntegerField()
+    unjoined = serializers.ListField(child=serializers.CharField())
+    error = serializers.CharField(allow_blank=True)
+
+
 class SourceSerializer(serializers.Serializer[Any]):
     """Where figures come from; credentials are never shown."""
 
@@ -193,6 +209,7 @@ class SourceSerializer(serializers.Serializer[Any]):
     last_ok_at = serializers.DateTimeField(allow_null=True)
     last_error = serializers.CharField(allow_blank=True)
     last_error_at = serializers.DateTimeField(allow_null=True)
+    hardware = HardwareCoverageSerializer(default=None, allow_null=True)
 
 
 class Sources(ReadOnly):
@@ -207,7 +224,7 @@ class Sources(ReadOnly):
     ordering = ("name", "pk")
 
     def rows(self, viewer: Viewer) -> QuerySet[Any]:
-        return telemetry.sources_for(viewer)
+        return telemetry.sources_for(viewer).select_related("cluster", "deployment", "hardware")
 
 
 class CoverageSerializer(serializers.Serializer[Any]):

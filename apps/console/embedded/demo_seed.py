@@ -5,8 +5,10 @@ Idempotent: attaching again to the same fleet changes nothing but the demo user'
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from decimal import Decimal
+from itertools import islice
 from typing import Any, Final
 from uuid import UUID
 
@@ -40,10 +42,11 @@ def seed(
         actor=SYSTEM, now=now, slug=CLUSTER, name="Demo", uid="demo-cluster", mode_cap="approve"
     )
     team = accounts.create_team(actor=SYSTEM, now=now, slug="demo", name="Demo team")
-    _declare_nodes(state, cluster, now)
+    devices = _declare_nodes(state, cluster, now)
+    exporters = list(state.get("exporters", ()))
     _price_book(now)
-    for number, item in enumerate(state["deployments"]):
-        _declare_deployment(item, cluster, team, now, prometheus_url, number)
+    for item in state["deployments"]:
+        _declare_deployment(item, cluster, team, now, prometheus_url, devices, exporters)
     token = _people(cluster.pk, now, password)
     main = next(item for item in state["deployments"] if item["slug"] == MAIN)
     return {
@@ -56,8 +59,9 @@ def seed(
     }
 
 
-def _declare_nodes(state: dict[str, Any], cluster: Any, now: datetime) -> None:
-    """As many devices as the fleet's workers use, eight to a node: the demo owns no spare GPU."""
+def _declare_nodes(state: dict[str, Any], cluster: Any, now: datetime) -> Iterator[Any]:
+    """As many devices as the fleet's workers use, eight to a node: the demo owns no spare GPU.
+    Returns them in the order in which the fleet's workers stand on them."""
     total = sum(len(item["workers"]) for item in state["deployments"])
     number = 0
     while total > 0:
@@ -71,6 +75,8 @@ def _declare_nodes(state: dict[str, Any], cluster: Any, now: datetime) -> None:
             devices=min(8, total),
         )
         total -= 8
+    devices = fleet_selectors.devices_for(SYSTEM).filter(node__cluster=cluster)
+    return iter(devices.order_by("node__name", "index"))
 
 
 def _price_book(now: datetime) -> None:
@@ -90,7 +96,13 @@ def _price_book(now: datetime) -> None:
 
 
 def _declare_deployment(
-    item: dict[str, Any], cluster: Any, team: Any, now: datetime, prometheus_url: str, number: int
+    item: dict[str, Any],
+    cluster: Any,
+    team: Any,
+    now: datetime,
+    prometheus_url: str,
+    devices: Iterator[Any],
+    exporters: list[dict[str, str]],
 ) -> None:
     deployment = fleet.register_deployment(
         actor=SYSTEM,
@@ -107,6 +119,7 @@ def _declare_deployment(
     by_role: dict[str, list[dict[str, Any]]] = {}
     for worker in item["workers"]:
         by_role.setdefault(worker["role"], []).append(worker)
+    standing = {worker["url"]: list(islice(devices, 1)) for worker in item["workers"]}
     for role, workers in by_role.items():
         fleet.declare_pool(
             actor=SYSTEM,
@@ -135,6 +148,7 @@ def _declare_deployment(
                 role=role,
                 metrics_url=worker["metrics_url"],
                 bootstrap_port=worker.get("bootstrap_port"),
+                devices=standing[worker["url"]],
             )
     router = item["router"]
     can_act = item["engine"] == "sglang"
@@ -162,8 +176,14 @@ def _declare_deployment(
             signal=signal,
             threshold_s=float(objectives[key]),
         )
-    # A restart on the same fleet finds the source of the first start.
-    if telemetry_selectors.sources_for(SYSTEM).filter(deployment=deployment).exists():
+    parameters = {} if prometheus_url or not exporters else {"exporters": exporters}
+    # A restart finds the source of the first start; only where its exporters stand may differ.
+    present = telemetry_selectors.sources_for(SYSTEM).filter(deployment=deployment).first()
+    if present is not None:
+        if present.parameters != parameters:
+            telemetry.change_source(
+                actor=SYSTEM, now=now, source_id=present.pk, parameters=parameters
+            )
         return
     telemetry.create_source(
         actor=SYSTEM,
@@ -173,6 +193,7 @@ def _declare_deployment(
         kind="prometheus" if prometheus_url else "scrape",
         url=prometheus_url,
         interval_s=5,
+        parameters=parameters,
     )
 
 

@@ -112,4 +112,5 @@ def loopback_ports(state: dict[str, Any]) -> frozenset[int]:
         urls += [deployment["router"]["url"], deployment["router"]["metrics_url"]]
         for worker in deployment["workers"]:
             urls += [worker["url"], worker["metrics_url"]]
+    urls += [exporter["url"] for exporter in state.get("exporters", ())]
     return frozenset(port for url in urls if (port := urlsplit(url).port) is not None)

@@ -55,6 +55,7 @@ class PoolShown:
     meters: tuple[MeterShown, ...]
     cells: tuple[CellShown, ...]
     facts: tuple[parts.FigureShown, ...]
+    hardware: tuple[parts.FigureShown, ...]
 
 
 def present(pool: types.PoolView, reader: Reader) -> PoolShown:
@@ -72,6 +73,7 @@ def present(pool: types.PoolView, reader: Reader) -> PoolShown:
         meters=tuple(_meter(item, fill, reader) for item in pool.meters),
         cells=tuple(_cell(item, reader) for item in pool.cells),
         facts=tuple(parts.figure(item, reader, f"pool-{pool.role}") for item in pool.facts),
+        hardware=tuple(parts.figure(item, reader, f"hw-{pool.role}") for item in pool.hardware),
     )
 
 

@@ -15,6 +15,7 @@ from apps.common import formatting
 from apps.common.measurement import Measurement, Place, State
 from apps.common.units import Unit
 from apps.fleet.domain.defaults import PRODUCTION
+from apps.telemetry.domain.hardware_figures import NOT_ATTRIBUTABLE
 
 from ..reader import NBSP, Reader, duration
 from ..wording import kinds, labels
@@ -143,6 +144,9 @@ def _without_value(measurement: Measurement, reader: Reader) -> Shown:
         return Shown("–", "", "–", _too_few(measurement), state.value)
     if state is State.PARTIAL:
         return Shown("–", "", "–", _coverage(measurement), state.value)
+    if measurement.method == NOT_ATTRIBUTABLE:
+        words = _("n/a")
+        return Shown(words, "", words, _("workers share this GPU"), state.value)
     if state is State.NO_DATA:
         query = measurement.trace.query
         note = _("metric missing: {name}").format(name=query) if query else _("no data")

@@ -133,6 +133,7 @@ class PoolView:
     meters: tuple[Meter, ...]
     cells: tuple[WorkerCell, ...]
     facts: tuple[Figure, ...]
+    hardware: tuple[Figure, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

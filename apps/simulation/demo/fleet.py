@@ -23,6 +23,7 @@ from apps.simulation.demo.client import call
 from apps.simulation.demo.control import Control
 from apps.simulation.demo.engine import DECODE, PREFILL, Engine, WorkerPlan
 from apps.simulation.demo.guard import alive
+from apps.simulation.demo.hardware import Exporters
 from apps.simulation.demo.http import Server
 from apps.simulation.demo.load import Load, StallWatch
 from apps.simulation.demo.ports import free_block
@@ -131,11 +132,14 @@ class Fleet:
         )
         workers = self.scenario.prefill + self.scenario.decode
         search = stories.SEARCH_PREFILL + stories.SEARCH_DECODE
-        ports = free_block(1 + 4 + 2 * workers + search, options.port_base)
-        self._control_port = ports.pop(0)
+        ports = free_block(2 + 4 + 2 * workers + search, options.port_base)
+        self._control_port, self._exporter_port = ports.pop(0), ports.pop(0)
         self._trace = load_trace()
         self.deployments = [self._chat(ports), self._search(ports)]
         self._control = Server(self._control_port, Control(self).handle)
+        engines = [engine for deployment in self.deployments for engine in deployment.engines]
+        self.exporters = Exporters(engines, self._loop)
+        self._exporter_server = Server(self._exporter_port, self.exporters.handle)
 
     # --- building ------------------------------------------------------------------------------
 
@@ -212,6 +216,7 @@ class Fleet:
 
     async def _start(self) -> None:
         await self._control.open()
+        await self._exporter_server.open()
         for deployment in self.deployments:
             for engine in deployment.engines:
                 await engine.open()
@@ -291,6 +296,7 @@ class Fleet:
             "seed": self.options.seed,
             "scenario": self.scenario.name,
             "control_url": f"http://127.0.0.1:{self._control_port}",
+            "exporters": self.exporters.state(self._exporter_port),
             "deployments": [deployment.state() for deployment in self.deployments],
         }
 
@@ -305,6 +311,7 @@ class Fleet:
             for engine in deployment.engines:
                 engine.close()
         self._control.close()
+        self._exporter_server.close()
         with contextlib.suppress(FileNotFoundError):
             self.options.state.unlink()
         await asyncio.gather(*(d.router.kill_after(KILL_AFTER_S) for d in self.deployments))

@@ -20,7 +20,7 @@ from apps.engines.window import Window
 from apps.fleet import connect
 from apps.fleet import selectors as fleet
 from apps.fleet.domain.spans import SpanFacts, cuts
-from apps.fleet.models import Worker
+from apps.fleet.models import Serving, Worker
 
 from ..collectors.client import Prometheus, SourceFailed
 from ..collectors.hardware import units_of_prometheus, units_of_readings
@@ -153,7 +153,7 @@ def _workers(
             DeclaredDevice(
                 device.node.name,
                 device.index,
-                device.share < 1 or sum(not w.ended_at for w in device.workers.all()) > 1,
+                device.share < 1 or sum(_is_there(w) for w in device.workers.all()) > 1,
             )
             for device in row.devices.all()
         )
@@ -167,6 +167,11 @@ def _workers(
         )
         found.setdefault(row.deployment_id, []).append(place)
     return {key: tuple(places) for key, places in found.items()}
+
+
+def _is_there(worker: Worker) -> bool:
+    """False for a worker that has ended or that its router no longer knows: it uses no GPU."""
+    return worker.ended_at is None and worker.serving != Serving.ABSENT
 
 
 def _through_prometheus(

@@ -36,7 +36,8 @@ from apps.common.units import Unit
 from apps.cost import services as cost
 from apps.fleet import services as fleet
 from apps.fleet.models import Backend, Cluster, Deployment, ModelArchitecture, Node, Worker
-from apps.planning.models import Recommendation, RecommendationCounter
+from apps.planning.domain.workload import HourLoad, Lengths, Part
+from apps.planning.models import Recommendation, RecommendationCounter, WorkloadProfile
 from apps.slo import services as slo
 from apps.slo.domain.objective import ObjectiveSignal
 from apps.slo.models import Objective
@@ -46,6 +47,17 @@ from tests.integration.commands.world import World as Outside
 from tests.support import builders
 from tests.support.builders import NOW
 
+WORKLOAD = Part(
+    requests=120,
+    input_tokens=84_000,
+    cached_tokens=21_000,
+    lengths={
+        "input": Lengths(120, 84_000, (500.0, 1000.0), (60, 50, 10)),
+        "output": Lengths(120, 24_000),
+    },
+    hours={12: HourLoad(60, 120, 60, 600)},
+    flight_method="little",
+)
 SLUG, ELSEWHERE = "chat-pd", "search-pd"
 TARGETS = {"prefill": 3, "decode": 3}
 EVERYTHING = tuple(Permission)
@@ -320,7 +332,17 @@ def furnish(lab: Lab) -> None:
     )
     device = node.devices.order_by("index").first()
     assert device is not None
+    workload = WorkloadProfile.objects.create(
+        deployment=lab.deployment,
+        span_from=NOW - timedelta(days=1),
+        built_to=NOW,
+        reason="first",
+        served_model="Qwen/Qwen3-32B",
+        requests=120,
+        base=WORKLOAD.to_json(),
+    )
     lab.numbers = {
+        "workloads": str(workload.pk),
         "clusters": str(lab.cluster.pk),
         "nodes": str(node.pk),
         "devices": str(device.pk),

