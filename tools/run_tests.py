@@ -61,8 +61,14 @@ STANDARD: Final = (
     Tier("contract", ("tests/contract", "-n", "2")),
     Tier(
         "live",
-        ("tests/live", "-m", "live and not long"),
+        ("tests/live", "-m", "live and not long", "--ignore=tests/live/components"),
         ("prometheus", "postgresql", "redis"),
+        is_timed=True,
+    ),
+    Tier(
+        "live components",
+        ("tests/live/components", "-m", "live"),
+        ("prometheus", "dynamo", "routers"),
         is_timed=True,
     ),
     Tier("browser", ("tests/e2e/gallery", "-m", "not long", "-n", "2"), ("chromium",)),

@@ -20,10 +20,10 @@ from apps.engines.scraped import ScrapedReader
 from apps.engines.window import Signal
 from apps.telemetry.domain.figures import DeploymentFigures
 from apps.telemetry.domain.identity import join_ids
+from tests.contract.engines.data import signals
 from tests.support.components import client
 from tests.support.components.client import Answer, Ask, Totals
 from tests.support.components.dynamo import MODEL, Dynamo, dynamo
-from tests.support.components.evidence import live_signals
 from tests.support.components.observed import (
     DIRECT,
     KINDS,
@@ -38,7 +38,12 @@ from tests.support.components.observed import (
 
 pytestmark = [pytest.mark.live, pytest.mark.django_db]
 
-PRODUCT = "Dynamo"
+#: Recordings of the same programs: what the profiles' evidence marked `live` rests on.
+RECORDED = {
+    "frontend": ("dynamo_frontend", "dynamo-1.6.1-frontend-loaded.prom"),
+    "prefill": ("dynamo_component", "dynamo-1.6.1-prefill-worker-loaded.prom"),
+    "decode": ("dynamo_component", "dynamo-1.6.1-decode-worker-loaded.prom"),
+}
 ROLES = ("prefill", "decode")
 #: Streams and whole answers, of different lengths.
 ASKS = [
@@ -106,7 +111,7 @@ def _observe(fleet: Dynamo, watch: Observer) -> Run:
     before = watch.stored("dynamo_frontend_failures_total", fleet.url) or 0.0
     second.process.kill()
     refused = client.send(fleet.url, MODEL, [Ask(words=20, output=4)] * 3, at_once=1)
-    late = watch.end({first.metrics_url, second.metrics_url})["dynamo"]
+    late = watch.end({first.metrics_url, second.metrics_url}, window_s=1.0)["dynamo"]
     after = watch.stored("dynamo_frontend_failures_total", fleet.url) or 0.0
     return Run(
         Totals.of(answers), windows, figures, stored, registered, texts,
@@ -149,14 +154,10 @@ def test_every_request_was_answered_as_asked(run):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("scope", ["frontend", "prefill", "decode"])
-def test_every_signal_with_live_evidence_resolves(run, kind, scope):
-    profile = "dynamo_frontend" if scope == "frontend" else "dynamo_component"
-    # A prefill mocker passes no engine series through.
-    but = "vllm:" if scope == "prefill" else ""
-    wanted = live_signals(profile, scope, PRODUCT, but)
-    assert len(wanted) >= {"frontend": 11, "prefill": 3, "decode": 7}[scope]
-    assert wanted - set(run.windows[kind][scope].values) == set()
+@pytest.mark.parametrize("scope", RECORDED)
+def test_every_signal_with_live_evidence_resolves_and_no_other(run, kind, scope):
+    profile, file = RECORDED[scope]
+    assert set(run.windows[kind][scope].values) == set(signals(profile, scope, "live", file))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -284,6 +285,7 @@ def test_cut_streams_are_failures_and_who_left_is_not(run, kind):
         Signal.REQUESTS_ARRIVED: len(run.streams) + 1,
         Signal.REQUESTS_COMPLETED: whole,
         Signal.REQUESTS_FAILED: cut,
+        Signal.REQUESTS_ABORTED: 1,
     }.items():
         assert agrees(kind, window, signal, expected), (signal, total(window, signal), expected)
 

@@ -19,7 +19,15 @@ from typing import Any
 
 import requests
 
-from tests.support.components.process import READY_S, Component, answers, ports, running, until
+from tests.support.components.process import (
+    OFFLINE,
+    READY_S,
+    Component,
+    answers,
+    ports,
+    running,
+    until,
+)
 from tools import components
 
 MODEL = "Fake-8B"
@@ -79,7 +87,7 @@ def dynamo(folder: Path, prefill: int = 1, decode: int = 2) -> Iterator[Dynamo]:
     discovery.mkdir()
     environment = {
         "DYN_FILE_KV": str(discovery),
-        "HF_HUB_OFFLINE": "1",
+        **OFFLINE,
         "DYN_TCP_RPC_HOST": "127.0.0.1",
         "DYN_TCP_RESPONSE_STREAM_HOST": "127.0.0.1",
         "DYN_EVENT_PLANE_HOST": "127.0.0.1",

@@ -46,7 +46,7 @@ KINDS = (DIRECT, ASKED)
 #: Seconds between two scrapes of the Prometheus.
 SCRAPE_S = 0.5
 #: Shortest window, so that what a Prometheus adds at its edges is small against it.
-WINDOW_S = 8.0
+WINDOW_S = 6.0
 
 Windows = Mapping[str, Mapping[str, Window]]
 
@@ -94,13 +94,13 @@ class Observer:
         self._began = self._tick()
         self._settle()
 
-    def end(self, gone: Collection[str] = ()) -> dict[str, Windows]:
-        """The second tick: windows by subject, collector and scope. It is the first tick of what
-        may follow. `gone`: metrics addresses that answer no more."""
+    def end(self, gone: Collection[str] = (), *, window_s: float = WINDOW_S) -> dict[str, Windows]:
+        """The second tick: windows by subject, collector and scope, of at least `window_s`. It is
+        the first tick of what may follow. `gone`: metrics addresses that answer no more."""
         assert self._began is not None
         self._gone = frozenset(gone)
         began = self._began
-        time.sleep(max(0.0, WINDOW_S - (datetime.now(UTC) - began).total_seconds()))
+        time.sleep(max(0.0, window_s - (datetime.now(UTC) - began).total_seconds()))
         self._settle()
         self._ended = self._tick()
         found: dict[str, Windows] = {}
@@ -254,11 +254,11 @@ def total(window: Window, signal: Signal) -> float | None:
 def agrees(kind: str, window: Window, signal: Signal, expected: float) -> bool:
     """True if a total is what was expected. A direct scrape is exact. A Prometheus stretches an
     increase from the first and last scrape inside the window to its edges, by less than one
-    interval at either end (its `increase` is defined so)."""
+    interval at either end (its `increase` is defined so), a little more where a scrape was late."""
     found = total(window, signal)
     if found is None:
         return False
     if kind == DIRECT:
         return round(found, 6) == expected
-    stretch = window.seconds / (window.seconds - 2.2 * SCRAPE_S)
+    stretch = window.seconds / (window.seconds - 3 * SCRAPE_S)
     return expected - 1e-6 <= found <= expected * stretch + 1e-6

@@ -20,7 +20,10 @@ from apps.simulation.demo.ports import free_block
 PR_SET_PDEATHSIG = 1
 #: Longest a component may take to be ready, on a machine that does other things too.
 READY_S = 60.0
-STOP_S = 5.0
+#: Longest that all together may take to end by themselves; idle ones need no more.
+STOP_S = 2.0
+#: A hub that nobody answers for: these programs look for a model's tokenizer there by its name.
+OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_ENDPOINT": "http://127.0.0.1:9"}
 
 _given: list[int] = []
 
@@ -91,15 +94,18 @@ class Component:
         """End it at once, as a crash does."""
         self._signal(signal.SIGKILL)
         assert self._process is not None
-        self._process.wait(STOP_S)
+        self._process.wait(10)
 
-    def stop(self) -> None:
-        """End it, gently first; nothing happens if it has ended."""
+    def ask_to_end(self) -> None:
+        """Let it end by itself; nothing happens if it has ended."""
+        self._signal(signal.SIGTERM)
+
+    def stop(self, patience_s: float) -> None:
+        """End it, if it has not ended by itself when the patience is over."""
         if self._process is None:
             return
-        self._signal(signal.SIGTERM)
         try:
-            self._process.wait(STOP_S)
+            self._process.wait(max(0.0, patience_s))
         except subprocess.TimeoutExpired:
             self.kill()
 
@@ -130,7 +136,10 @@ def running(components: Sequence[Component]) -> Iterator[None]:
         yield
     finally:
         for component in components:
-            component.stop()
+            component.ask_to_end()
+        ends = time.monotonic() + STOP_S
+        for component in components:
+            component.stop(ends - time.monotonic())
 
 
 def until(condition: Callable[[], bool], timeout_s: float, what: str) -> float:

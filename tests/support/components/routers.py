@@ -7,9 +7,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import requests
+
 from apps.simulation.demo.router import find_smg
 from tests.support.components.engines import Engines
-from tests.support.components.process import Component, answers, ports, running
+from tests.support.components.process import OFFLINE, Component, answers, ports, running
 from tools import components
 
 SGLANG_ROUTER, VLLM_ROUTER, SMG = "sglang-router", "vllm-router", "smg"
@@ -35,7 +37,7 @@ def build(name: str, engines: Engines, folder: Path) -> Router:
     line: list[str | Path] = [
         *_program(name), "--host", "127.0.0.1", "--port", str(port),
         "--prometheus-host", "127.0.0.1", "--prometheus-port", str(metrics),
-        "--policy", "round_robin", "--log-level", "warn",
+        "--policy", "round_robin", "--log-level", "warning" if name == VLLM_ROUTER else "warn",
         # An error comes back as it is: retries would make one request many.
         "--disable-retries", "--disable-circuit-breaker",
     ]  # fmt: skip
@@ -46,8 +48,18 @@ def build(name: str, engines: Engines, folder: Path) -> Router:
         line += [str(plan.bootstrap_port)] if plan.bootstrap_port is not None else []
     for plan in engines.of("decode"):
         line += ["--decode", plan.url]
-    process = Component(name, line, lambda: answers(f"{url}/readiness"), folder)
+    process = Component(name, line, lambda: _is_whole(url, len(engines.engines)), folder, OFFLINE)
     return Router(name, url, f"http://127.0.0.1:{metrics}/metrics", engines, process)
+
+
+def _is_whole(url: str, count: int) -> bool:
+    """True if the router is ready with every engine."""
+    if not answers(f"{url}/readiness"):
+        return False
+    listed = requests.get(f"{url}/workers", timeout=2).json()["workers"]
+    return len(listed) == count and all(
+        worker.get("is_healthy", worker.get("status") == "ready") for worker in listed
+    )
 
 
 def _program(name: str) -> list[str | Path]:
