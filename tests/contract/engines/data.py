@@ -23,9 +23,11 @@ def text(kind: str, name: str) -> str:
 
 
 @cache
-def names_in(kind: str) -> frozenset[tuple[str, tuple[tuple[str, str], ...]]]:
-    """Every (series name, labels) of a folder."""
-    files = LIVE if kind == "live" else SAMPLES
+def names_in(
+    kind: str, files: tuple[str, ...] = ()
+) -> frozenset[tuple[str, tuple[tuple[str, str], ...]]]:
+    """Every (series name, labels) of a folder, or of some of its files."""
+    files = files or tuple(LIVE if kind == "live" else SAMPLES)
     return frozenset(
         (series.name, series.labels) for name in files for series in parse(text(kind, name)).series
     )
