@@ -71,7 +71,8 @@ class Situation:
     `grow` are the roles whose growth cures the cause; `may_scale` is False for causes under which
     no scaling may be advised. `breached` says that an objective is missed by measurement.
     `held_need` is the largest need of the hold time, None while history is shorter than that.
-    `standing` is the pair to return to when the load that moved the fleet has gone.
+    `standing` is the pair to return to when the load that moved the fleet has gone. `donors` are
+    the roles whose figures let a worker go to the other pool (DESIGN law 1).
     """
 
     cause: str
@@ -80,6 +81,7 @@ class Situation:
     breached: bool
     held_need: Pair | None
     standing: Pair | None = None
+    donors: frozenset[str] = frozenset({"prefill", "decode"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,9 +193,11 @@ def _grow(
     if now.meets_all:
         code = "model_expects_recovery" if situation.breached else "enough_capacity"
         return _nothing(now, code, {"cause": situation.cause})
-    candidates = [
-        predict(pair) for pair in lattice(current, limits) if _grows(pair, current, situation.grow)
-    ]
+    growing = [pair for pair in lattice(current, limits) if _grows(pair, current, situation.grow)]
+    allowed = [pair for pair in growing if not _gives(pair, current) - situation.donors]
+    if growing and not allowed:
+        return _nothing(now, "growth_only", {"cause": situation.cause})
+    candidates = [predict(pair) for pair in allowed]
     # What gives must not be pushed over its own objective.
     safe = [p for p in candidates if not _breaks(p, now)]
     better = [p for p in safe if p.meets_all or _is_better(p, now, situation.grow)]
@@ -244,6 +248,12 @@ def _grows(pair: Pair, current: Pair, roles: Sequence[str]) -> bool:
     more = {"prefill": pair.prefill - current.prefill, "decode": pair.decode - current.decode}
     wanted = [more[role] for role in roles]
     return all(change >= 0 for change in wanted) and any(change > 0 for change in wanted)
+
+
+def _gives(pair: Pair, current: Pair) -> frozenset[str]:
+    """The roles that would lose workers."""
+    less = {"prefill": pair.prefill < current.prefill, "decode": pair.decode < current.decode}
+    return frozenset(role for role, loses in less.items() if loses)
 
 
 def _is_better(after: Prediction, now: Prediction, roles: Sequence[str]) -> bool:
