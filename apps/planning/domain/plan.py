@@ -244,6 +244,7 @@ def _situation(inputs: PlanInputs, data: DataState) -> Situation:
         held_need=held,
         standing=inputs.standing,
         donors=data.donors,
+        is_idle=idle,
     )
 
 
