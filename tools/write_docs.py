@@ -1,4 +1,5 @@
-"""Write (or with --check compare) the generated pages: settings, defaults, states, OpenAPI.
+"""Write (or with --check compare) the generated pages: settings, defaults, states,
+signals, profiles, OpenAPI.
 
 The OpenAPI snapshot is committed, so that a change of the API is seen in review.
 """
@@ -21,10 +22,14 @@ def pages() -> dict[Path, str]:
     import django
 
     django.setup()
+    from apps.engines import reference
+
     return {
         ROOT / "docs/reference/settings.md": _settings(),
         ROOT / "docs/reference/defaults.md": _defaults(),
         ROOT / "docs/reference/figure-states.md": _states(),
+        ROOT / "docs/reference/signals.md": reference.signals_page(),
+        ROOT / "docs/reference/profiles.md": reference.profiles_page(),
         ROOT / "openapi.yaml": _openapi(),
     }
 

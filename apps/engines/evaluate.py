@@ -6,11 +6,15 @@ the same sums; they differ only in the `Reader`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, replace
+from typing import Final, Protocol
+
+from apps.common.units import Unit
 
 from . import histogram
+from .exposition import LARGEST
 from .schema import Profile, Ref, Row, Term
 from .window import HistogramIncrease, Kind, Signal
 
@@ -53,19 +57,74 @@ class SignalPart:
 
 TargetSignals = Mapping[Signal, SignalPart]
 
+#: A ratio above this is no ratio (usually a percentage); rounding and races make 1.0 a little more.
+RATIO_LIMIT: Final = 1.05
 
-def evaluate(profile: Profile, role: str, reader: Reader) -> dict[Signal, SignalPart]:
-    """All signals of a target in a role; a signal that was not found is left out."""
+
+@dataclass(frozen=True, slots=True)
+class Defect:
+    """A figure that was found and not used. `names` are the metrics, `reason` is safe to show."""
+
+    signal: Signal
+    names: str
+    reason: str
+
+
+def evaluate(
+    profile: Profile, role: str, reader: Reader, defects: list[Defect] | None = None
+) -> dict[Signal, SignalPart]:
+    """All signals of a target in a role; a signal that was not found is left out.
+
+    A figure that cannot be (a ratio outside 0..1, no finite number) is left out as well and the
+    next row is tried; `defects`, if given, receives what was refused and why.
+    """
     found: dict[Signal, SignalPart] = {}
     for signal, rows in profile.signals.items():
         if rows.kind is not Kind.GAUGE and not reader.has_interval:
             continue
         for row in profile.rows(signal, role):
-            part = _row(rows.kind, row, reader) or _zero(rows.kind, row, reader)
+            part = _row(rows.kind, row, reader)
+            if part is not None:
+                part, reason = _checked(part, rows.unit)
+                if reason and defects is not None:
+                    names = " + ".join(ref.key for term in row.terms for ref in term.any_of)
+                    defects.append(Defect(signal, part.names if part else names, reason))
+                if part is None:
+                    continue
+            else:
+                part = _zero(rows.kind, row, reader)
             if part is not None:
                 found[signal] = part
                 break
     return found
+
+
+def _checked(part: SignalPart, unit: Unit) -> tuple[SignalPart | None, str]:
+    """The part without the values that cannot be, and why some were left out."""
+    if part.histogram is not None:
+        numbers = (part.histogram.total, part.histogram.count)
+        if all(map(_is_possible, numbers)):
+            return part, ""
+        return None, "its sum or its count is no finite number"
+    parts = part.parts or {}
+    kept = {key: value for key, value in parts.items() if _is_possible(value)}
+    reason = "a value is no finite number or impossibly large" if len(kept) < len(parts) else ""
+    if unit is Unit.RATIO:
+        in_range = {key: value for key, value in kept.items() if 0 <= value <= RATIO_LIMIT}
+        if len(in_range) < len(kept):
+            worst = max(kept.values(), key=abs)
+            reason = (
+                f"{worst:g} is no ratio between 0 and 1; if it is a percentage, this release needs "
+                "a row with scale 0.01"
+            )
+        kept = in_range
+    if not kept:
+        return None, reason
+    return (part if len(kept) == len(parts) else replace(part, parts=kept)), reason
+
+
+def _is_possible(value: float) -> bool:
+    return math.isfinite(value) and abs(value) <= LARGEST
 
 
 def _row(kind: Kind, row: Row, reader: Reader) -> SignalPart | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -123,7 +123,3 @@ def own_names() -> frozenset[str]:
 def problems() -> tuple[Problem, ...]:
     """Files of the installation's folder that were left out, and why."""
     return tuple(_known().problems)
-
-
-def all_profiles() -> Iterable[Profile]:
-    return tuple(load(name) for name in names())

