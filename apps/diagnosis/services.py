@@ -14,6 +14,7 @@ from apps.telemetry.domain.figures import DeploymentFigures, Usual
 
 from .domain.busy import BusyShares, imbalance
 from .domain.calibration import retain
+from .domain.causes import Cause
 from .domain.hold import decide, keep_since
 from .domain.rules import diagnose
 from .domain.symptoms import Symptoms
@@ -154,11 +155,13 @@ def prune(*, now: datetime, deployment: Deployment) -> int:
 
 
 def _votes(before: Sequence[DiagnosisRecord], window_end: datetime | None) -> list[str]:
-    """Raw causes of earlier windows, newest first, one per window."""
+    """Raw causes of earlier windows, newest first, one per window. Silence brings no window, so
+    that each evaluation in it counts: else an outage would keep the last cause for ever."""
     seen: set[Any] = {window_end} if window_end else set()
     votes = []
     for record in before:
-        if record.window_end is not None and record.window_end in seen:
+        is_silence = record.raw_cause == Cause.NOT_ENOUGH_SIGNAL.value
+        if record.window_end is not None and record.window_end in seen and not is_silence:
             continue
         seen.add(record.window_end)
         votes.append(record.raw_cause)

@@ -22,6 +22,7 @@ from .loaded import Loaded
 REASON: Final[Mapping[str, str]] = {
     "load_returned": "reason.return",
     "spare_capacity": "reason.model",
+    "below_floor": "reason.below_floor",
 }
 ROW_ORDER: Final = ("ttft_p95", "tpot_p95", "goodput", "cost_per_million")
 
@@ -183,7 +184,7 @@ def blocked(loaded: Loaded, found: Recommendation) -> Text | None:
         return Text("blocked.expired", {"at": found.refreshed_at})
     if loaded.kill_switch:
         return Text("blocked.kill_switch")
-    if loaded.is_stale or found.blocked == "data_stale":
+    if (loaded.is_stale and found.reason != "below_floor") or found.blocked == "data_stale":
         params = {"age_s": loaded.age_s} if loaded.age_s is not None and loaded.is_stale else {}
         return Text("blocked.stale", params)
     if loaded.active_command is not None:
@@ -293,7 +294,7 @@ def none_text(loaded: Loaded, now: datetime) -> Text:
         if (value := (evaluation.busy.get(role) or {}).get("value")) is not None
     }
     match evaluation.reason:
-        case "data_not_fresh" | "demand_unknown":
+        case "data_not_fresh" | "demand_unknown" | "growth_only":
             return Text("none.not_enough_signal")
         case "too_little_history":
             return Text("none.fresh_deployment")

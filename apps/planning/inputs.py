@@ -8,7 +8,7 @@ from decimal import Decimal
 
 from apps.backends.errors import BadConnection, UnknownAdapter
 from apps.backends.protocol import Capabilities
-from apps.common.measurement import State
+from apps.common.measurement import State, freshness
 from apps.common.secretbox import SecretUnreadable
 from apps.cost import selectors as cost
 from apps.diagnosis import selectors as diagnosis
@@ -260,6 +260,14 @@ def mean_context(loaded: Loaded) -> float | None:
     if not prompt.value or not answer.value:
         return None
     return context_tokens(prompt.number(), answer.number())
+
+
+def inventory_is_fresh(loaded: Loaded, now: datetime) -> bool:
+    """True if the backend was read completely less than two of its intervals ago."""
+    backend = Backend.objects.filter(pk=loaded.deployment.pk).first()
+    if backend is None:
+        return False
+    return freshness(backend.last_ok_at, now, backend.observe_interval_s) is State.OK
 
 
 def hold_start(loaded: Loaded, now: datetime) -> datetime:

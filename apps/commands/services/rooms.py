@@ -10,7 +10,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from apps.accounts.domain.authorize import SYSTEM, Viewer
-from apps.common.measurement import Drive, Measurement, missing
+from apps.common.measurement import Drive, Measurement, State, missing
 from apps.common.units import Unit
 from apps.diagnosis import selectors as diagnosis
 from apps.diagnosis.domain.busy import BusyShares
@@ -19,8 +19,8 @@ from apps.fleet.models import Deployment
 from apps.planning import inputs as reading
 from apps.planning import selectors as planning
 from apps.planning import services as planning_services
+from apps.planning.domain.data import required_figures
 from apps.planning.domain.model import Pair
-from apps.planning.domain.plan import required_figures
 from apps.planning.domain.predict import predict
 from apps.planning.services import accounting
 from apps.planning.services.evaluate import demand_now
@@ -42,9 +42,11 @@ class RoomFacts:
 
     def data_age_s(self, deployment: Deployment, now: datetime) -> float | None:
         """The age of the oldest figure that a plan cannot do without; None if one has none: the
-        router's windows may go on while the engines are silent."""
+        router's windows may go on while the engines are silent. A figure that a fresh window lacks,
+        or that contradicts another, is none."""
         required = required_figures(telemetry.figures(deployment, now)).values()
-        seen = [figure.observed_at for figure in required]
+        none = (State.NO_DATA, State.CONFLICT)
+        seen = [None if figure.state in none else figure.observed_at for figure in required]
         known = [at for at in seen if at is not None]
         if not known or len(known) < len(seen):
             return None

@@ -61,6 +61,9 @@ REASONS: Final[Sentences] = {
         _("Both pools are full."),
     ),
     "reason.return": (_("The load that asked for the last change is over."),),
+    "reason.below_floor": (
+        _("A pool has fewer workers than its floor. This needs no figures, only the inventory."),
+    ),
     "reason.model": (_("The calibrated model finds a cheaper way to hold the objectives."),),
 }
 

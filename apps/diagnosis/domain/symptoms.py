@@ -40,12 +40,17 @@ class Symptoms:
     usual_router_wait_s: float | None = None
 
     @property
+    def has_traffic(self) -> bool:
+        """False if arrivals stand still: a percentile then tells of requests long gone."""
+        return self.figures.arrivals_per_s.state is not State.NO_TRAFFIC
+
+    @property
     def ttft_breached(self) -> bool:
-        return breached(self.figures.ttft, self.ttft_objective_s)
+        return self.has_traffic and breached(self.figures.ttft, self.ttft_objective_s)
 
     @property
     def tpot_breached(self) -> bool:
-        return breached(self.figures.tpot, self.tpot_objective_s)
+        return self.has_traffic and breached(self.figures.tpot, self.tpot_objective_s)
 
     @property
     def prefill_busy(self) -> float:

@@ -71,7 +71,10 @@ class Situation:
     `grow` are the roles whose growth cures the cause; `may_scale` is False for causes under which
     no scaling may be advised. `breached` says that an objective is missed by measurement.
     `held_need` is the largest need of the hold time, None while history is shorter than that.
-    `standing` is the pair to return to when the load that moved the fleet has gone.
+    `standing` is the pair to return to when the load that moved the fleet has gone. `donors` are
+    the roles whose figures let a worker go to the other pool (DESIGN law 1). `is_idle`: there is
+    no traffic, so that only the idle rule is left: step by step to the floors, whatever an empty
+    fleet's latency is predicted to be (an objective that one request alone misses keeps nobody).
     """
 
     cause: str
@@ -80,6 +83,8 @@ class Situation:
     breached: bool
     held_need: Pair | None
     standing: Pair | None = None
+    donors: frozenset[str] = frozenset({"prefill", "decode"})
+    is_idle: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,9 +196,11 @@ def _grow(
     if now.meets_all:
         code = "model_expects_recovery" if situation.breached else "enough_capacity"
         return _nothing(now, code, {"cause": situation.cause})
-    candidates = [
-        predict(pair) for pair in lattice(current, limits) if _grows(pair, current, situation.grow)
-    ]
+    growing = [pair for pair in lattice(current, limits) if _grows(pair, current, situation.grow)]
+    allowed = [pair for pair in growing if not _gives(pair, current) - situation.donors]
+    if growing and not allowed:
+        return _nothing(now, "growth_only", {"cause": situation.cause})
+    candidates = [predict(pair) for pair in allowed]
     # What gives must not be pushed over its own objective.
     safe = [p for p in candidates if not _breaks(p, now)]
     better = [p for p in safe if p.meets_all or _is_better(p, now, situation.grow)]
@@ -228,12 +235,12 @@ def _reduce(
     standing = situation.standing
     if standing is not None and standing != current and not refusal(standing, current, limits):
         back = confirm(standing)
-        if _has_room(back, need, current) and _is_likely(back):
+        if _has_room(back, need, current, situation) and _is_likely(back, situation):
             return Choice(back, _kind(standing, current), "load_returned", {}, now)
     smaller = [predict(pair) for pair in lattice(current, limits) if _saves(pair, current, limits)]
-    ranked = _ranked([p for p in smaller if _has_room(p, need, current)], current)
+    ranked = _ranked([p for p in smaller if _has_room(p, need, current, situation)], current)
     for chosen in ranked:
-        if _is_likely(confirm(chosen.pair)):
+        if _is_likely(confirm(chosen.pair), situation):
             others = [_rejected(p, chosen, current) for p in ranked if p != chosen]
             kind = _kind(chosen.pair, current)
             return Choice(chosen, kind, "spare_capacity", {}, now, tuple(others[:ALTERNATIVES]))
@@ -244,6 +251,12 @@ def _grows(pair: Pair, current: Pair, roles: Sequence[str]) -> bool:
     more = {"prefill": pair.prefill - current.prefill, "decode": pair.decode - current.decode}
     wanted = [more[role] for role in roles]
     return all(change >= 0 for change in wanted) and any(change > 0 for change in wanted)
+
+
+def _gives(pair: Pair, current: Pair) -> frozenset[str]:
+    """The roles that would lose workers."""
+    less = {"prefill": pair.prefill < current.prefill, "decode": pair.decode < current.decode}
+    return frozenset(role for role, loses in less.items() if loses)
 
 
 def _is_better(after: Prediction, now: Prediction, roles: Sequence[str]) -> bool:
@@ -273,19 +286,20 @@ def _saves(pair: Pair, current: Pair, limits: Limits) -> bool:
     return before is not None and after is not None and after < before
 
 
-def _has_room(p: Prediction, need: Pair, current: Pair) -> bool:
+def _has_room(p: Prediction, need: Pair, current: Pair, situation: Situation) -> bool:
     """The N/(N-1) test by prediction: after the cut both objectives hold with room, and no
     pool falls below the largest need of the hold time."""
-    if not p.meets_all or p.prefill_busy > REST_BUSY or p.decode_busy > REST_BUSY:
+    is_full = p.prefill_busy > REST_BUSY or p.decode_busy > REST_BUSY
+    if not situation.is_idle and (is_full or not p.meets_all):
         return False
     if p.pair.prefill < min(need.prefill, current.prefill):
         return False
     return p.pair.decode >= min(need.decode, current.decode)
 
 
-def _is_likely(p: Prediction) -> bool:
+def _is_likely(p: Prediction, situation: Situation) -> bool:
     chances = (p.chance_ttft, p.chance_tpot)
-    return all(chance is None or chance >= MIN_CHANCE for chance in chances)
+    return situation.is_idle or all(chance is None or chance >= MIN_CHANCE for chance in chances)
 
 
 def _ranked(options: Sequence[Prediction], current: Pair) -> list[Prediction]:

@@ -13,7 +13,7 @@ from datetime import datetime
 from itertools import pairwise
 from typing import Any
 
-from apps.common.measurement import State
+from apps.common.measurement import Measurement, State
 from apps.telemetry.domain.figures import DeploymentFigures, PhaseFigures
 
 LOST = frozenset({State.STALE, State.NO_DATA, State.SOURCE_DOWN, State.CONFLICT})
@@ -152,7 +152,7 @@ def load_sample(figures: DeploymentFigures, recent: DeploymentFigures) -> LoadSa
         return None
     return LoadSample(
         recent.at,
-        arrivals.number(),
+        whole(arrivals),
         mean_input.number(),
         mean_output.number(),
         in_flight(recent),
@@ -167,8 +167,8 @@ def in_flight(figures: DeploymentFigures) -> float | None:
     gauges = (prefill.waiting, prefill.running, decode.waiting, decode.running)
     if any(g.value is None or g.state in LOST for g in gauges):
         return None
-    before = max(prefill.waiting.number() + prefill.running.number(), decode.waiting.number())
-    return before + decode.running.number()
+    before = max(whole(prefill.waiting) + whole(prefill.running), whole(decode.waiting))
+    return before + whole(decode.running)
 
 
 def queued(phase: PhaseFigures | None) -> float:
@@ -176,8 +176,16 @@ def queued(phase: PhaseFigures | None) -> float:
     if phase is None or phase.waiting.value is None or phase.waiting.state in LOST:
         return 0.0
     transferring = phase.transferring
-    moving = 0.0 if transferring.value is None else transferring.number()
-    return max(0.0, phase.waiting.number() - moving)
+    moving = 0.0 if transferring.value is None else whole(transferring)
+    return max(0.0, whole(phase.waiting) - moving)
+
+
+def whole(figure: Measurement) -> float:
+    """A total over workers of which only part reported, scaled to all of them (DESIGN law 1)."""
+    if figure.state is not State.PARTIAL or not figure.coverage or not figure.coverage[0]:
+        return figure.number()
+    reported, expected = figure.coverage
+    return figure.number() * max(1.0, expected / reported)
 
 
 def drift(past: Sequence[LoadSample], span_s: float) -> Drift:
@@ -198,7 +206,7 @@ def _arrivals(
     if arrivals.state is State.NO_TRAFFIC:
         return 0.0, None, False
     known = arrivals.value is not None and arrivals.state not in LOST
-    finished = done.number() if done.value is not None and done.state not in LOST else None
+    finished = whole(done) if done.value is not None and done.state not in LOST else None
     rebuilt = None
     now_inside = in_flight(figures)
     if finished is not None and before and before.in_flight is not None and now_inside is not None:
@@ -206,13 +214,13 @@ def _arrivals(
         gap_s = (figures.at - before.at).total_seconds()
         if 0 < gap_s <= 4 * figures.span_s:
             failed = figures.failures_per_s
-            lost = failed.number() if failed.value is not None else 0.0
+            lost = whole(failed) if failed.value is not None else 0.0
             rebuilt = max(0.0, finished + lost + (now_inside - before.in_flight) / gap_s)
     if not known:
         if rebuilt is None:
             raise NoDemand("arrivals")
         return rebuilt, None, True
-    accepted = arrivals.number()
+    accepted = whole(arrivals)
     if rebuilt is None:
         return accepted, None, False
     error = abs(accepted - rebuilt) / accepted if accepted > 0 else 0.0
@@ -250,9 +258,9 @@ def _token_rate(figures: DeploymentFigures) -> float:
     if rate.value is None or rate.state in LOST:
         return 0.0
     if decode is None or not decode.running.value:
-        return rate.number()
+        return whole(rate)
     # Capped: a queue that stands behind prefill says nothing about decode.
-    return rate.number() * (1.0 + min(0.5, queued(decode) / decode.running.number()))
+    return whole(rate) * (1.0 + min(0.5, queued(decode) / whole(decode.running)))
 
 
 def _trend(recent: Sequence[LoadSample], at: datetime, fast: float, horizon_s: float) -> float:

@@ -13,6 +13,7 @@ from decimal import Decimal
 from typing import Any
 
 from .choose import Limits, refusal
+from .floors import floors, is_step_to
 from .model import Pair, Targets
 from .predict import Prediction
 
@@ -59,13 +60,19 @@ class Circumstances:
     """What the checks look at besides the plan. Times in seconds, aware datetimes.
 
     `data_age_s` None: no window at all. `stale` names the required figures that are not fresh.
-    `model_only` names the phases whose capacity is not calibrated. `holds_*` say which objectives
-    hold now by measurement (None: not known, then the prediction for now decides).
+    `may_reduce`, `donors` and `incomplete` are what the figures let be taken away (`DataState`).
+    `restores_floor`: the plan brings a pool back to its floor, which rests on a fresh inventory and
+    on no figure. `model_only` names the phases whose capacity is not calibrated. `holds_*` say
+    which objectives hold now by measurement (None: not known, then the prediction for now decides).
     """
 
     now: datetime
     data_age_s: float | None
     stale: tuple[str, ...]
+    may_reduce: bool
+    donors: frozenset[str]
+    incomplete: tuple[str, ...]
+    inventory_is_fresh: bool
     model_only: tuple[str, ...]
     is_growth: bool
     cooldown_up_s: float
@@ -79,6 +86,7 @@ class Circumstances:
     flap_window_s: float
     holds_ttft: bool | None
     holds_tpot: bool | None
+    restores_floor: bool = False
 
 
 def check(
@@ -92,12 +100,12 @@ def check(
 ) -> tuple[Guardrail, ...]:
     """All guardrails, passed or not. `passing` predicts the lowest capacity on the way."""
     return (
-        _data_fresh(circumstances),
+        _data_fresh(target, current, circumstances),
         _calibrated(circumstances),
         _no_active_command(circumstances),
         _no_foreign_change(circumstances),
         _cooldown(circumstances),
-        _min_workers(target, limits),
+        _min_workers(target, current, limits, circumstances),
         _step_limit(target, current, limits),
         _gpu_budget(target, current, limits),
         _ratio_limits(target, current, limits),
@@ -118,19 +126,38 @@ def lowest_on_the_way(target: Pair, current: Pair) -> Pair:
     return Pair(min(current.prefill, target.prefill), min(current.decode, target.decode))
 
 
-def _data_fresh(c: Circumstances) -> Guardrail:
-    if c.data_age_s is None:
+def _data_fresh(target: Pair, current: Pair, c: Circumstances) -> Guardrail:
+    """What the figures may drive (DESIGN law 1): nothing while they are old, and no worker is taken
+    from a pool whose figures are only evidence of a breach or tell of part of the workers."""
+    if c.restores_floor and not c.inventory_is_fresh:
+        return Guardrail(DATA_FRESH, False, "inventory_old")
+    if not c.restores_floor and c.data_age_s is None:
         return Guardrail(DATA_FRESH, False, "no_data")
-    if c.stale:
+    if not c.restores_floor and c.stale:
         return Guardrail(
             DATA_FRESH, False, "signals_stale", {"signals": list(c.stale), "age_s": c.data_age_s}
         )
+    held = _held(target, current, c)
+    if held:
+        params = {"roles": held, "signals": [*c.stale, *c.incomplete]}
+        return Guardrail(DATA_FRESH, False, "growth_only", params)
+    if c.restores_floor:
+        return Guardrail(DATA_FRESH, True, "inventory_fresh")
     return Guardrail(DATA_FRESH, True, "data_age", {"age_s": c.data_age_s})
 
 
+def _held(target: Pair, current: Pair, c: Circumstances) -> list[str]:
+    """Roles that would lose workers and may not."""
+    change = {"prefill": target.prefill - current.prefill, "decode": target.decode - current.decode}
+    giving = [role for role, workers in change.items() if workers < 0]
+    if not any(workers > 0 for workers in change.values()):
+        return [] if c.may_reduce else giving
+    return [role for role in giving if role not in c.donors]
+
+
 def _calibrated(c: Circumstances) -> Guardrail:
-    """A model-only busy share may flag, not command (DESIGN law 3b)."""
-    if c.model_only:
+    """A model-only busy share may flag, not command (DESIGN law 3b); a floor needs no model."""
+    if c.model_only and not c.restores_floor:
         return Guardrail(CALIBRATED, False, "model_only", {"phases": list(c.model_only)})
     return Guardrail(CALIBRATED, True, "calibrated")
 
@@ -158,10 +185,12 @@ def _cooldown(c: Circumstances) -> Guardrail:
     return Guardrail(COOLDOWN, True, "cooldown_over", {"cooldown_s": wait_s})
 
 
-def _min_workers(target: Pair, limits: Limits) -> Guardrail:
-    floors = {"prefill": max(1, limits.min_prefill), "decode": max(1, limits.min_decode)}
-    passed = target.prefill >= floors["prefill"] and target.decode >= floors["decode"]
-    return Guardrail(MIN_WORKERS, passed, "floors", {**floors, "target": target.as_dict()})
+def _min_workers(target: Pair, current: Pair, limits: Limits, c: Circumstances) -> Guardrail:
+    floor = floors(limits)
+    passed = target.prefill >= floor.prefill and target.decode >= floor.decode
+    passed = passed or (c.restores_floor and is_step_to(target, current, floor))
+    params = {**floor.as_dict(), "target": target.as_dict()}
+    return Guardrail(MIN_WORKERS, passed, "floors", params)
 
 
 def _step_limit(target: Pair, current: Pair, limits: Limits) -> Guardrail:

@@ -12,12 +12,14 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from apps.common.measurement import Measurement, State, freshness
+from apps.common.measurement import State
 from apps.telemetry.domain.figures import DeploymentFigures
 
 from .choose import REDUCTIONS, Choice, Limits, Situation, choose
 from .confidence import Confidence, PhaseBasis, confidence
+from .data import DataState, is_idle
 from .demand import Demand, LoadSample, NoDemand, demand
+from .floors import BELOW_FLOOR, floors, restored, unpredicted
 from .guardrails import Circumstances, Guardrail, check, first_failure, lowest_on_the_way
 from .model import Engine, Money, Pair, Targets
 from .predict import Prediction, point, predict, spread_from_measured
@@ -25,16 +27,6 @@ from .size import decode_need, decode_rate, infeasible_share, prefill_need
 
 #: Seconds in which a backlog should be gone after a change (research on planning §2.1).
 DRAIN_S = 60.0
-
-
-@dataclass(frozen=True, slots=True)
-class DataState:
-    """What the data may drive (DESIGN law 1). `stale` names required figures that forbid a plan."""
-
-    age_s: float | None
-    stale: tuple[str, ...]
-    may_grow: bool
-    may_reduce: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,52 +84,16 @@ class Plan:
         return self.reason not in REDUCTIONS
 
 
-def data_state(figures: DeploymentFigures, now: datetime, interval_s: float) -> DataState:
-    """Which required figures forbid a plan: fresh data is `ok` or `clamped`.
-
-    `no_traffic` feeds the idle rule and `too_few` the load rules; a figure of part of the workers
-    may only grow the fleet.
-    """
-    age = (now - figures.at).total_seconds() if figures.at else None
-    by_age = freshness(figures.at, now, interval_s)
-    required = required_figures(figures)
-    usable = {State.OK, State.CLAMPED, State.NO_TRAFFIC, State.TOO_FEW, State.PARTIAL}
-    stale = tuple(name for name, figure in required.items() if figure.state not in usable)
-    if by_age is not State.OK:
-        stale = ("window", *stale)
-    states = {figure.state for figure in required.values()}
-    reducible = states <= {State.OK, State.NO_TRAFFIC}
-    return DataState(age, stale, not stale, not stale and reducible)
-
-
-def required_figures(figures: DeploymentFigures) -> dict[str, Measurement]:
-    """The figures a plan cannot do without."""
-    required = {
-        "arrivals": figures.arrivals_per_s,
-        "input_tokens": figures.mean_input_tokens,
-        "output_tokens": figures.mean_output_tokens,
-        "ttft_p95": figures.ttft.p95,
-        "tpot_p95": figures.tpot.p95,
-    }
-    if figures.prefill is not None:
-        required["prefill_waiting"] = figures.prefill.waiting
-    if figures.decode is not None:
-        required["kv_used"] = figures.decode.kv_used
-    return required
-
-
 def plan(inputs: PlanInputs, data: DataState) -> Plan:
-    """The plan of one evaluation. Missing or old data give no plan, with the reason."""
+    """The plan of one evaluation. Missing or old data give no plan, with the reason; a pool below
+    its floor is restored all the same while the inventory is fresh."""
+    back = restored(inputs.current, inputs.limits, data.donors)
+    if back is not None and inputs.circumstances.inventory_is_fresh:
+        return _restoration(back, inputs, data)
     if not data.may_grow:
         return _none("data_not_fresh", {"signals": list(data.stale)})
     try:
-        load = demand(
-            inputs.figures,
-            inputs.recent,
-            inputs.history,
-            horizon_s=inputs.lead_s,
-            slow_s=inputs.slow_s,
-        )
+        load = _demand(inputs)
     except NoDemand as lacking:
         return _none("demand_unknown", {"missing": lacking.code})
     engine = _with_measured_spread(inputs, load)
@@ -191,6 +147,54 @@ def plan(inputs: PlanInputs, data: DataState) -> Plan:
     )
 
 
+def _demand(inputs: PlanInputs) -> Demand:
+    return demand(
+        inputs.figures,
+        inputs.recent,
+        inputs.history,
+        horizon_s=inputs.lead_s,
+        slow_s=inputs.slow_s,
+    )
+
+
+def _restoration(target: Pair, inputs: PlanInputs, data: DataState) -> Plan:
+    """The plan that brings a pool nearer to its floor, with predictions where figures allow any."""
+    load: Demand | None = None
+    need: Pair | None = None
+    if data.may_grow:
+        try:
+            load = _demand(inputs)
+        except NoDemand:
+            load = None
+    if load is not None:
+        engine = _with_measured_spread(inputs, load)
+        measured, need = load.as_measured(), _need(inputs, engine, load)
+        now, chosen = (_full(p, inputs, engine, measured) for p in (inputs.current, target))
+    else:
+        now, chosen = (unpredicted(p, inputs.money) for p in (inputs.current, target))
+    circumstances = replace(inputs.circumstances, is_growth=True, restores_floor=True)
+    # Growth alone lowers nothing on the way; with a donor, its own figures allowed it.
+    results = check(target, inputs.current, inputs.limits, circumstances, inputs.targets, now, now)
+    kind = "scale" if target.total > inputs.current.total else "rebalance"
+    return Plan(
+        kind=kind,
+        reason=BELOW_FLOOR,
+        params={"floor": floors(inputs.limits).as_dict()},
+        need=need,
+        demand=load,
+        now=now,
+        chosen=chosen,
+        alternatives=(),
+        guardrails=results,
+        blocked=first_failure(results),
+        confidence=None,
+        terms={"horizon_s": inputs.horizon_s, "cause": inputs.cause},
+        fingerprint=fingerprint(
+            inputs.deployment_id, kind, target, inputs.current, inputs.revision
+        ),
+    )
+
+
 def fingerprint(deployment_id: str, kind: str, target: Pair, current: Pair, revision: int) -> str:
     """SHA-256 of what a recommendation would change, and of what it would replace."""
     body = {
@@ -228,13 +232,19 @@ def _with_measured_spread(inputs: PlanInputs, load: Demand) -> Engine:
 def _situation(inputs: PlanInputs, data: DataState) -> Situation:
     # Reductions rest on complete data only; without it their condition is simply not known.
     held = inputs.held_need if data.may_reduce else None
+    # Without traffic a percentile tells of the last requests there were: no reason to grow or to
+    # keep workers; only the idle rule is left (DESIGN law 1).
+    missed = bool(inputs.breached_ttft) or bool(inputs.breached_tpot)
+    idle = is_idle(inputs.figures)
     return Situation(
         cause=inputs.cause,
-        grow=inputs.grow,
+        grow=() if idle else inputs.grow,
         may_scale=inputs.may_scale,
-        breached=bool(inputs.breached_ttft) or bool(inputs.breached_tpot),
+        breached=missed and not idle,
         held_need=held,
         standing=inputs.standing,
+        donors=data.donors,
+        is_idle=idle,
     )
 
 

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from django.db import transaction
 
+from apps.common.measurement import State
 from apps.cost.domain.unit_cost import UnitCosts
 from apps.diagnosis import services as diagnosing
 from apps.diagnosis.domain.busy import BusyShares
@@ -21,10 +22,11 @@ from apps.slo.domain.objective import ObjectiveSignal
 from apps.telemetry.domain.figures import DeploymentFigures
 
 from .. import inputs as reading
+from ..domain.data import DataState, data_state
 from ..domain.demand import Demand, LoadSample, NoDemand, demand, load_sample
 from ..domain.guardrails import Circumstances
 from ..domain.model import Engine, Pair, Targets
-from ..domain.plan import DataState, Plan, PlanInputs, data_state, holds, plan
+from ..domain.plan import Plan, PlanInputs, holds, plan
 from ..inputs import Loaded
 from ..models import Evaluation, Recommendation
 from ..selectors import width_scale
@@ -88,6 +90,10 @@ def circumstances(
         now=now,
         data_age_s=data.age_s,
         stale=data.stale,
+        may_reduce=data.may_reduce,
+        donors=data.donors,
+        incomplete=data.incomplete,
+        inventory_is_fresh=reading.inventory_is_fresh(loaded, now),
         model_only=model_only,
         is_growth=True,
         cooldown_up_s=defaults.cooldown_up_s,
@@ -176,13 +182,11 @@ def _plan_inputs(
 
 
 def history(loaded: Loaded, now: datetime) -> list[LoadSample]:
-    """The load of the last half hour, from the evaluations, oldest first."""
-    rows = (
-        Evaluation.objects.filter(deployment=loaded.deployment, at__gte=now - HISTORY, at__lt=now)
-        .exclude(load={})
-        .order_by("at")
-        .values_list("load", flat=True)
-    )
+    """The load of the last half hour, from the evaluations, oldest first; after a longer idleness
+    the last load there was, whose lengths are still the best guess of the next."""
+    known = Evaluation.objects.filter(deployment=loaded.deployment, at__lt=now).exclude(load={})
+    recent = known.filter(at__gte=now - HISTORY).order_by("at").values_list("load", flat=True)
+    rows = list(recent) or list(known.order_by("-at").values_list("load", flat=True)[:1])
     samples: dict[str, LoadSample] = {}
     for row in rows:
         samples[row["at"]] = LoadSample(
@@ -271,7 +275,9 @@ def _holds(figures: DeploymentFigures, signal: ObjectiveSignal, loaded: Loaded) 
     threshold = loaded.threshold(signal)
     if threshold is None or latency.p95.value is None:
         return None
-    return not breached(latency, threshold)
+    over = breached(latency, threshold)
+    # At the ladder's end and under the objective: the tail is not seen, so nothing is known.
+    return None if latency.p95.state is State.CLAMPED and not over else not over
 
 
 def _prune(loaded: Loaded, now: datetime) -> None:

@@ -10,9 +10,10 @@ from apps.fleet import selectors as fleet
 
 from .. import inputs as reading
 from ..domain.choose import REDUCTIONS
+from ..domain.data import data_state
+from ..domain.floors import BELOW_FLOOR, unpredicted
 from ..domain.guardrails import DATA_FRESH, Guardrail, check, lowest_on_the_way
 from ..domain.model import Pair
-from ..domain.plan import data_state
 from ..domain.predict import point
 from ..models import Recommendation
 from .evaluate import circumstances, demand_now
@@ -46,16 +47,22 @@ def recheck(
     facts = circumstances(loaded, data, model_only, now)
     if ignore_command and facts.active_command == ignore_command:
         facts = replace(facts, active_command="")
-    facts = replace(facts, is_growth=recommendation.reason not in REDUCTIONS)
-    load = demand_now(loaded, now)
-    if load is None:
-        return (revision, Guardrail(DATA_FRESH, False, "demand_unknown"))
+    restores = recommendation.reason == BELOW_FLOOR
+    facts = replace(
+        facts, is_growth=recommendation.reason not in REDUCTIONS, restores_floor=restores
+    )
     target = Pair(int(recommendation.targets["prefill"]), int(recommendation.targets["decode"]))
     cost, horizon = reading.money(loaded), float(recommendation.terms.get("horizon_s", 120.0))
-    now_prediction = point(current, load, engine, targets, cost, horizon_s=horizon)
-    passing = point(
-        lowest_on_the_way(target, current), load, engine, targets, cost, horizon_s=horizon
-    )
+    load = None if restores else demand_now(loaded, now)
+    if restores:
+        now_prediction = passing = unpredicted(current, cost)
+    elif load is None:
+        return (revision, Guardrail(DATA_FRESH, False, "demand_unknown"))
+    else:
+        now_prediction = point(current, load, engine, targets, cost, horizon_s=horizon)
+        passing = point(
+            lowest_on_the_way(target, current), load, engine, targets, cost, horizon_s=horizon
+        )
     results = check(
         target,
         current,

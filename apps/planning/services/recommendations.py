@@ -19,6 +19,7 @@ from apps.common.measurement import Measurement
 from apps.diagnosis.models import DiagnosisRecord
 from apps.fleet import selectors as fleet
 
+from ..domain.floors import BELOW_FLOOR
 from ..domain.guardrails import DATA_STALE
 from ..domain.model import Pair
 from ..domain.plan import Plan
@@ -56,7 +57,8 @@ def sync(
     """Bring the open recommendation in line with this evaluation's plan; returns the open one.
 
     The same change keeps its number and gets new figures; another change supersedes it. Old data
-    pause it. A plan, or the lack of one, counts when `needed` of the last `of` windows agree.
+    pause it. A plan, or the lack of one, counts when `needed` of the last `of` windows agree; one
+    that restores a floor rests on no window, so it counts at once and is not paused.
     """
     expire_due(now=now, deployment_id=loaded.deployment.pk)
     found = Recommendation.objects.filter(
@@ -67,7 +69,8 @@ def sync(
         return None
     if plan is None:
         return found
-    if evaluation.stale:
+    restores = plan.reason == BELOW_FLOOR
+    if evaluation.stale and not restores:
         return _pause(found)
     if found is not None and _is_outdated(found, loaded):
         _close(found, RecommendationState.SUPERSEDED, PLAN_CHANGED, now)
@@ -82,9 +85,8 @@ def sync(
     if found is not None and found.plan_fingerprint == plan.fingerprint:
         return _refresh(found, now, loaded, plan, record, measured)
     direction = _direction(loaded, plan.chosen.pair.as_dict())
-    if sum(1 for vote in votes if vote == direction) < enough or _is_held_back(
-        loaded, plan.chosen.pair, plan.fingerprint, now
-    ):
+    agreed = restores or sum(1 for vote in votes if vote == direction) >= enough
+    if not agreed or _is_held_back(loaded, plan.chosen.pair, plan.fingerprint, now):
         return found
     _close(found, RecommendationState.SUPERSEDED, PLAN_CHANGED, now)
     return _open(now, loaded, plan, record, measured)

@@ -10,9 +10,10 @@ import pytest
 from apps.common.measurement import Measurement, Place, State
 from apps.common.units import Unit
 from apps.planning.domain.confidence import PhaseBasis, confidence
+from apps.planning.domain.data import data_state
 from apps.planning.domain.guardrails import check, first_failure, lowest_on_the_way
 from apps.planning.domain.model import Pair
-from apps.planning.domain.plan import data_state, fingerprint, holds, plan
+from apps.planning.domain.plan import fingerprint, holds, plan
 from apps.planning.domain.predict import point
 from apps.planning.domain.score import score
 from tests.unit.diagnosis.builders import AT, figures, latency, ok, overloaded
