@@ -23,3 +23,4 @@ class Unit(StrEnum):
     GPU_HOURS = "gpu-h"
     WORKERS = "workers"
     WATTS = "W"
+    JOULES = "J"

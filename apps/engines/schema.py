@@ -7,18 +7,30 @@ ordered list of spellings over the releases, of which the first that the target 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from apps.common.measurement import Place
 from apps.common.units import Unit
 
+from .measures import kind_of, unit_of
+from .versions import Range, parse
 from .window import Kind, Part, Signal, signals_of
 
 Texts = tuple[str, ...]
+
+
+def _range(text: str) -> str:
+    parse(text)
+    return text
+
+
+#: A range of releases, `>=0.12,<0.20`; empty for all.
+Versions = Annotated[str, AfterValidator(_range)]
 
 
 class Evidence(StrEnum):
@@ -38,7 +50,8 @@ class Ref(Strict):
     """One metric of one family. For histograms `name` is the base name without `_bucket`.
 
     `scale` turns the exporter's unit into the signal's. `labels` lists allowed values ("" = the
-    label is missing or empty), `without` forbidden ones. `value_labels` reads a gauge from the
+    label is missing or empty), `without` forbidden ones, `unlike` a pattern that a whole value must
+    not match (families of virtual devices). `value_labels` reads a gauge from the
     product of label texts (info metrics). Values below `minimum` are dropped (markers such as -1).
     """
 
@@ -47,19 +60,42 @@ class Ref(Strict):
     labels: Mapping[str, Texts] = {}
     without: Mapping[str, Texts] = {}
     value_labels: Texts = ()
+    unlike: Mapping[str, str] = {}
     minimum: float | None = None
     evidence: Evidence
-    versions: str = ""
+    versions: Versions = ""
     source: str = Field(min_length=3)
+    note: str = ""
+
+    @field_validator("unlike")
+    @classmethod
+    def _patterns(cls, value: Mapping[str, str]) -> Mapping[str, str]:
+        for pattern in value.values():
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise ValueError(f"not a pattern: {pattern!r} ({error})") from error
+        return value
 
     def __hash__(self) -> int:
         return hash(self.key)
+
+    def accepts(self, labels: Mapping[str, str]) -> bool:
+        """Whether a series of this name passes the filters on its labels."""
+        return (
+            all(labels.get(name, "") in allowed for name, allowed in self.labels.items())
+            and not any(labels.get(name, "") in bad for name, bad in self.without.items())
+            and not any(
+                re.fullmatch(pattern, labels.get(name, "")) for name, pattern in self.unlike.items()
+            )
+        )
 
     @property
     def key(self) -> str:
         """Identity of what is read: name and filters."""
         parts = [f"{k}={'|'.join(v)}" for k, v in sorted(self.labels.items())]
         parts += [f"{k}!={'|'.join(v)}" for k, v in sorted(self.without.items())]
+        parts += [f"{k}!~{v}" for k, v in sorted(self.unlike.items())]
         parts += [f"*{name}" for name in self.value_labels]
         return f"{self.name}{{{','.join(parts)}}}" if parts else self.name
 
@@ -76,14 +112,15 @@ class Row(Strict):
     """One way to read a signal, for `roles` (empty: every role).
 
     `aggregate` says how the series of one target come together (ranks: usage is averaged, counts
-    are summed). `worker_label` splits a router's series by worker. `siblings` are metrics whose
-    presence proves that the exporter is there, so that a family created with its first event
-    counts 0 before it (research on Prometheus semantics: empty vector).
+    are summed; `count` is the number of series, whatever they say). `worker_label` splits a
+    router's series by worker. `siblings` are metrics whose presence proves that the exporter is
+    there, so that a family created with its first event counts 0 before it (research on Prometheus
+    semantics: empty vector).
     """
 
     roles: Texts = ()
     terms: tuple[Term, ...] = Field(min_length=1)
-    aggregate: Literal["sum", "mean", "max"] = "sum"
+    aggregate: Literal["sum", "mean", "max", "count"] = "sum"
     worker_label: str = ""
     siblings: Texts = ()
     note: str = ""
@@ -113,18 +150,22 @@ class Profile(Strict):
     """All signals of one engine or exporter.
 
     `collapse` names rank labels whose series repeat one quantity (the largest counts once);
-    `totals` labels that must be empty (per-priority rows beside the total).
+    `totals` labels that must be empty (per-priority rows beside the total). `join` names, per
+    thing a series can belong to (`pod`, `namespace`, `node`, `uuid`, `gpu`), the labels that may
+    say so, the most trusted first: a Prometheus keeps an exporter's own label as `exported_<name>`
+    and then the plain one is the exporter's own pod.
     """
 
     version: Literal[1]
     profile: str
     title: str
-    versions: str
+    versions: Versions
     place: Place
     scope: Part
     role_label: RoleLabel | None = None
     collapse: Texts = ()
     totals: Texts = ()
+    join: Mapping[str, Texts] = {}
     signals: Mapping[Signal, SignalRows]
     absent: Mapping[Signal, str] = {}
 
@@ -137,10 +178,25 @@ class Profile(Strict):
                 f"each signal is either mapped or listed absent: {sorted(both | neither)}"
             )
         for signal, rows in self.signals.items():
+            if (rows.kind, rows.unit) != (kind_of(signal), unit_of(signal)):
+                raise ValueError(
+                    f"{signal} is a {kind_of(signal)} in {unit_of(signal).value!r}, not a "
+                    f"{rows.kind} in {rows.unit.value!r}; use `scale` to convert"
+                )
             for ref in refs_of(rows):
+                if not parse(ref.versions).overlaps(self.range):
+                    raise ValueError(
+                        f"{signal}: {ref.name} exists in {ref.versions!r} only, outside the "
+                        f"profile's {self.versions!r}"
+                    )
                 if rows.kind is Kind.HISTOGRAM and (ref.value_labels or ref.minimum is not None):
                     raise ValueError(f"{signal}: gauge options on a histogram")
         return self
+
+    @property
+    def range(self) -> Range:
+        """The releases that this profile was checked for."""
+        return parse(self.versions)
 
     def rows(self, signal: Signal, role: str) -> tuple[Row, ...]:
         """The rows that apply to a role, in order of preference."""

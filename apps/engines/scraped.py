@@ -115,9 +115,7 @@ class ScrapedReader:
                 return False
         if any(labels.get(name) for name in self._profile.totals):
             return False
-        return all(labels.get(k, "") in allowed for k, allowed in ref.labels.items()) and not any(
-            labels.get(k, "") in forbidden for k, forbidden in ref.without.items()
-        )
+        return ref.accepts(labels)
 
     def _without_ranks(self, labels: Labels) -> Labels:
         return tuple(pair for pair in labels if pair[0] not in self._profile.collapse)
@@ -140,7 +138,16 @@ def _mean(values: list[float]) -> float:
     return sum(values) / len(values)
 
 
-AGGREGATES: Mapping[str, Callable[[list[float]], float]] = {"sum": sum, "mean": _mean, "max": max}
+def _number(values: list[float]) -> float:
+    return float(len(values))
+
+
+AGGREGATES: Mapping[str, Callable[[list[float]], float]] = {
+    "sum": sum,
+    "mean": _mean,
+    "max": max,
+    "count": _number,
+}
 
 
 def _gauge_value(labels: Labels, value: float, ref: Ref) -> float | None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Literal
+from typing import Final, Literal
 
 
 class Kind(StrEnum):
@@ -99,14 +99,21 @@ class Signal(StrEnum):
         return self.value.startswith(("device_", "host_"))
 
 
-#: What a profile describes; `device` and `host` are exporters beside the engines.
-Part = Literal["router", "frontend", "engine", "device", "host"]
+#: What a profile describes; `device`, `host` and `transfer` are exporters beside the engines.
+Part = Literal["router", "frontend", "engine", "device", "host", "transfer"]
+
+#: What a transfer library that exports on its own port can tell.
+TRANSFER_SIGNALS: Final = frozenset(
+    {Signal.KV_TRANSFER_TIME, Signal.KV_TRANSFER_BYTES, Signal.TRANSFER_FAILURES}
+)
 
 
 def signals_of(part: Part) -> frozenset[Signal]:
     """The signals that a profile of this part maps or lists as absent."""
     if part in ("device", "host"):
         return frozenset(s for s in Signal if s.value.startswith(f"{part}_"))
+    if part == "transfer":
+        return TRANSFER_SIGNALS
     return frozenset(s for s in Signal if not s.is_hardware)
 
 

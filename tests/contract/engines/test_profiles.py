@@ -26,8 +26,7 @@ def _is_in(folder: str, kind: Kind, ref: Ref) -> bool:
         have = dict(labels)
         if (
             name == wanted
-            and all(have.get(k, "") in allowed for k, allowed in ref.labels.items())
-            and not any(have.get(k, "") in forbidden for k, forbidden in ref.without.items())
+            and ref.accepts(have)
             and all(label in have for label in ref.value_labels)
         ):
             return True
@@ -35,7 +34,9 @@ def _is_in(folder: str, kind: Kind, ref: Ref) -> bool:
 
 
 def test_the_profiles_of_the_supported_engines_are_shipped():
-    assert set(NAMES) == {"sglang", "vllm", "smg", "dynamo_frontend", "dynamo_component"}
+    assert set(NAMES) == {
+        "dcgm", "dynamo_component", "dynamo_frontend", "node", "sglang", "smg", "vllm",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(("where", "ref"), REFS, ids=[f"{w[0]}:{w[2]}" for w, _ in REFS])
