@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from apps.common.measurement import Measurement
+from apps.common.measurement import Measurement, State
 from apps.engines.window import HistogramIncrease
 
 
@@ -102,7 +102,9 @@ class DeploymentFigures:
         if whole.value is None or cached.value is None:
             return replace(whole, method="no_cached_tokens_reported")
         computed = max(0.0, whole.number() - cached.number())
-        return replace(whole, value=computed, method="input_minus_cached")
+        # A cached count that is not credible makes the difference so, too.
+        state = State.CONFLICT if cached.state is State.CONFLICT else whole.state
+        return replace(whole, value=computed, state=state, method="input_minus_cached")
 
     def phase(self, role: str) -> PhaseFigures | None:
         """The pool of a planned role."""
