@@ -87,7 +87,7 @@ def draft_report(
     """The report of a draft. `ladders` are bucket bounds by `ttft` and `tpot` at their places,
     `objectives` thresholds in seconds, `can_act` the outcome of the dry run (None: not run)."""
     lines = [line for wanted in _WANTED if (line := _line(wanted, deployment, workers)) is not None]
-    lines += _buckets(ladders or {}, objectives or {})
+    lines += bucket_coverage(ladders or {}, objectives or {})
     named = [item for item in workers if item.role]
     lines.append(
         _counted("roles", Level.EXPLAIN, len(named), len(workers), ("diagnosis",), "role_label")
@@ -178,7 +178,7 @@ def _counted(
     return CoverageLine(code, level, found, "engine", params, used_by, f"{code}.missing", fix)
 
 
-def _buckets(
+def bucket_coverage(
     ladders: Mapping[str, Sequence[float]], objectives: Mapping[str, float]
 ) -> list[CoverageLine]:
     """Each objective against the ladder of its place: on a bound, between two, or beyond all."""

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final
+from uuid import UUID
 
 from django.db import transaction
 
@@ -29,14 +30,24 @@ def draft_of(actor: Viewer) -> ConnectDraft | None:
     return ConnectDraft.objects.filter(owner_id=actor.user_id).first()
 
 
+def blank(actor: Viewer, now: datetime) -> ConnectDraft:
+    """An empty draft that is not stored: what a person sees before anything was typed."""
+    return ConnectDraft(owner_id=_owner(actor), created_at=now, updated_at=now)
+
+
+def _owner(actor: Viewer) -> UUID:
+    """Drafts are people's; what acts without a person has none."""
+    if actor.user_id is None:
+        raise NotAllowed(Permission.CONFIGURE)
+    return actor.user_id
+
+
 @transaction.atomic
 def open_draft(*, actor: Viewer, now: datetime) -> ConnectDraft:
     """The actor's draft, a new one if there is none. Raises NotAllowed."""
     require_connect(actor)
-    if actor.user_id is None:
-        raise NotAllowed(Permission.CONFIGURE)
     draft, _ = ConnectDraft.objects.get_or_create(
-        owner_id=actor.user_id, defaults={"created_at": now, "updated_at": now}
+        owner_id=_owner(actor), defaults={"created_at": now, "updated_at": now}
     )
     return draft
 
