@@ -44,6 +44,17 @@ class AttributeSource(models.TextChoices):
     UNKNOWN = "unknown"
 
 
+class RoleSource(models.TextChoices):
+    """Whose word a worker's role is, most trusted first: the router or orchestrator, a person, a
+    label of its pod, a label of its engine's own metrics."""
+
+    REPORTED = "reported"
+    DECLARED = "declared"
+    POD_LABEL = "pod_label"
+    METRIC_LABEL = "metric_label"
+    UNKNOWN = "unknown"
+
+
 class Serving(models.TextChoices):
     """What the router last said about a worker."""
 
@@ -249,7 +260,7 @@ class Worker(Identified):
     object_uid = models.CharField(max_length=200, blank=True)
     bootstrap_port = models.PositiveIntegerField(null=True)
     role = models.CharField(max_length=32)
-    role_source = models.CharField(max_length=16, choices=AttributeSource.choices)
+    role_source = models.CharField(max_length=16, choices=RoleSource.choices)
     serving = models.CharField(max_length=16, choices=Serving.choices, default=Serving.UNKNOWN)
     serving_at = models.DateTimeField(null=True, blank=True)
     router_worker_id = models.CharField(max_length=120, blank=True)
@@ -274,7 +285,7 @@ class Span(Identified):
     subject_id = models.UUIDField()
     attribute = models.CharField(max_length=32)
     value = models.JSONField()
-    source = models.CharField(max_length=16, choices=AttributeSource.choices)
+    source = models.CharField(max_length=16, choices=RoleSource.choices)
     valid_from = models.DateTimeField()
     valid_to = models.DateTimeField(null=True, blank=True)
 

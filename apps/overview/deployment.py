@@ -11,10 +11,9 @@ from apps.accounts.domain.authorize import Permission, Viewer
 from apps.common.measurement import Measurement, State
 from apps.common.units import Unit
 from apps.fleet import selectors as fleet
-from apps.telemetry import selectors as telemetry
 
 from . import changes as change_lines
-from . import cost, diagnosis, path, pools, recommendation, series, sources
+from . import cost, coverage, diagnosis, path, pools, recommendation, series, sources
 from .domain.types import (
     Banner,
     DeploymentPage,
@@ -44,8 +43,8 @@ def build(loaded: Loaded) -> DeploymentPage:
     engines = sorted({f"{p.engine} {p.engine_version}".strip() for p in topology.pools.values()})
     status, status_text = _status(loaded, view.status, view.cause)
     found = loaded.recommendation
-    coverage = telemetry.coverage(deployment)
-    required = [item for item in coverage if item.state in ("found", "missing")]
+    looked = coverage.look(loaded)
+    required = [item for item in looked.signals if item.state in ("found", "missing")]
     return DeploymentPage(
         id=str(deployment.pk),
         slug=deployment.slug,
@@ -65,7 +64,7 @@ def build(loaded: Loaded) -> DeploymentPage:
         age_s=loaded.age_s,
         interval_s=loaded.defaults.collect_interval_s,
         is_stale=loaded.is_stale,
-        banners=tuple(_banners(loaded)),
+        banners=(*_banners(loaded), *coverage.banners(loaded, looked.report)),
         diagnosis=view,
         path=path.view(loaded),
         figures=key_figures(loaded),
@@ -77,6 +76,7 @@ def build(loaded: Loaded) -> DeploymentPage:
         sources=sources.lines(loaded),
         signals_found=sum(1 for item in required if item.state == "found"),
         signals_required=len(required),
+        coverage_level=int(looked.report.level),
         may_propose=loaded.viewer.can(Permission.PROPOSE, loaded.scope),
         may_approve=loaded.viewer.can(Permission.APPROVE, loaded.scope),
         may_kill=loaded.viewer.can(Permission.KILL_ON, loaded.scope),

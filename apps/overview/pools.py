@@ -46,7 +46,7 @@ def _pool(loaded: Loaded, role: str, pool: PoolFacts) -> PoolView:
         if amount is None
         else Measurement(amount, Unit.USD_PER_HOUR, State.OK, place=Place.DECLARED, method="price")
     )
-    sources = {worker.role_source for worker in loaded.topology.workers_of(role)}
+    source_of = {w.url: w.role_source for w in loaded.topology.workers_of(role)}
     return PoolView(
         role=role,
         status=status,
@@ -57,9 +57,12 @@ def _pool(loaded: Loaded, role: str, pool: PoolFacts) -> PoolView:
         gpus=loaded.topology.gpus_of(role, pool.wanted),
         accelerator=pool.accelerator or "",
         cost_per_hour=per_hour,
-        role_source=", ".join(sorted(sources)),
+        role_source=", ".join(sorted(set(source_of.values()))),
         meters=tuple(meters),
-        cells=tuple(_cell(loaded, pool, worker) for worker in (phase.workers if phase else ())),
+        cells=tuple(
+            _cell(pool, worker, source_of.get(worker.url, "unknown"))
+            for worker in (phase.workers if phase else ())
+        ),
         facts=tuple(_facts(loaded, role, phase)),
     )
 
@@ -103,7 +106,7 @@ def _headline(
     return Status.OK, Text("pool.ok")
 
 
-def _cell(loaded: Loaded, pool: PoolFacts, worker: WorkerFigures) -> WorkerCell:
+def _cell(pool: PoolFacts, worker: WorkerFigures, role_source: str) -> WorkerCell:
     """Prefill fills by its share of forward time, decode by the KV cache it holds."""
     fill = worker.forward_share if worker.role == "prefill" else worker.kv_used
     if not worker.is_reporting:
@@ -116,6 +119,7 @@ def _cell(loaded: Loaded, pool: PoolFacts, worker: WorkerFigures) -> WorkerCell:
         serving=worker.serving,
         waiting=worker.waiting,
         running=worker.running,
+        role_source=role_source,
     )
 
 

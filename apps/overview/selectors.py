@@ -14,9 +14,10 @@ from apps.fleet.models import Deployment
 from apps.fleet.selectors import NotVisible
 from apps.telemetry.models import StoredWindow
 
-from . import changes, cost, deployment, path, review, series
+from . import changes, cost, coverage, deployment, path, review, series
 from . import commands as command_views
 from . import fleet as fleet_view
+from .domain.coverage import CoverageView
 from .domain.types import (
     Change,
     CommandList,
@@ -59,6 +60,16 @@ def diagnosis_of(viewer: Viewer, slug: str, now: datetime) -> DiagnosisView:
 def path_of(viewer: Viewer, slug: str, now: datetime) -> PathView:
     """The path of a request alone; raises NotVisible."""
     return path.view(Loaded(viewer, fleet.deployment_by_slug(viewer, slug), now))
+
+
+def coverage_of(viewer: Viewer, slug: str, now: datetime) -> CoverageView:
+    """What is found and missing of a deployment; raises NotVisible."""
+    return coverage.page(viewer, slug, now)
+
+
+def coverage_rows(viewer: Viewer, row: Deployment, now: datetime) -> list[dict[str, Any]]:
+    """The signals of a visible deployment, each with its effect and fix where missing."""
+    return coverage.signal_rows(viewer, row, now)
 
 
 def review_page(viewer: Viewer, number: str, now: datetime) -> ReviewPage:

@@ -72,7 +72,8 @@ class TargetScope(models.TextChoices):
 
 class Target(models.Model):
     """One `/metrics` address of a deployment. `match` keeps only series with these label values
-    (a frontend that serves several models)."""
+    (a frontend that serves several models). `observed` is what was last seen of the target beside
+    its signals (`domain.observed`), at `observed_at`."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     source = models.ForeignKey(Source, on_delete=models.CASCADE, related_name="targets")
@@ -89,6 +90,8 @@ class Target(models.Model):
     is_active = models.BooleanField(default=True)
     last_ok_at = models.DateTimeField(null=True, blank=True)
     last_error = models.CharField(max_length=200, blank=True)
+    observed = models.JSONField(default=dict, blank=True)
+    observed_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:
         ordering = ["scope", "url"]
@@ -168,3 +171,47 @@ class ConnectDraft(models.Model):
 
     def __str__(self) -> str:
         return f"draft of {self.owner_id}"
+
+
+class FindingKind(models.TextChoices):
+    """`role`: something contradicts a worker's role; `credibility`: a figure cannot be true."""
+
+    ROLE = "role"
+    CREDIBILITY = "credibility"
+
+
+class StoredFinding(models.Model):
+    """Something found wrong with a deployment's telemetry, from `since` until `ended_at`.
+
+    `worker` is the URL of the worker concerned (empty: the whole scope). The row of an ended
+    finding stays for history; it is never opened again.
+    """
+
+    deployment = models.ForeignKey(
+        "fleet.Deployment", on_delete=models.CASCADE, related_name="telemetry_findings"
+    )
+    kind = models.CharField(max_length=16, choices=FindingKind.choices)
+    code = models.CharField(max_length=32)
+    severity = models.CharField(max_length=16)
+    scope = models.CharField(max_length=32, blank=True)
+    signal = models.CharField(max_length=32, blank=True)
+    worker = models.CharField(max_length=400, blank=True)
+    params = models.JSONField(default=dict)
+    voids = models.BooleanField(default=False)
+    since = models.DateTimeField()
+    seen_at = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["since", "pk"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["deployment", "code", "scope", "signal", "worker"],
+                condition=Q(ended_at__isnull=True),
+                name="finding_one_open",
+            )
+        ]
+        indexes = [models.Index(fields=["deployment", "since"], name="finding_since")]
+
+    def __str__(self) -> str:
+        return f"{self.code} {self.worker or self.scope}"

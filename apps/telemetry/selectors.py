@@ -1,16 +1,14 @@
-"""Reads of telemetry: figures, series, what is usual, sources, coverage."""
+"""Reads of telemetry: figures, series, what is usual, sources (`coverage` reads about itself)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
 from django.db.models import Max, Q, QuerySet
 
 from apps.accounts.domain.authorize import Viewer
-from apps.engines import loader
 from apps.engines.codec import window_from_json
 from apps.engines.combine import merge_windows
 from apps.engines.window import HistogramIncrease, Signal, Window
@@ -18,6 +16,7 @@ from apps.fleet import selectors as fleet
 from apps.fleet.domain.defaults import Defaults
 from apps.fleet.models import Deployment
 
+from .coverage import doubted
 from .domain.build import figures_from_windows, latency_scope
 from .domain.figures import DeploymentFigures, Usual
 from .domain.series import Point, point
@@ -112,7 +111,7 @@ def _figures(
         for scope, slots in chains.items()
         if slots
     }
-    return figures_from_windows(
+    found = figures_from_windows(
         merged.get("router"),
         {scope: window for scope, window in merged.items() if scope not in _EDGES},
         topology,
@@ -122,6 +121,7 @@ def _figures(
         grown=_grown(merged, index, end, grow_to_s, defaults.percentile_min_requests),
         down_scopes=down,
     )
+    return doubted(found, deployment, merged, end)
 
 
 def _grown(
@@ -258,46 +258,3 @@ def _moments(rows: QuerySet[StoredWindow], ends: Sequence[datetime]) -> list[dic
         if row.end > row.start:
             by_end.setdefault(row.end, {})[row.scope] = window_of(row)
     return list(by_end.values())
-
-
-@dataclass(frozen=True, slots=True)
-class SignalCoverage:
-    """Whether a signal that a scope's profile can read was found in its newest window.
-
-    `state`: `found`, `missing` (the profile knows it, the target does not export it), `absent`
-    (this engine has none; `reason` says why).
-    """
-
-    scope: str
-    profile: str
-    signal: str
-    state: str
-    name: str = ""
-    reason: str = ""
-
-
-def coverage(deployment: Deployment) -> tuple[SignalCoverage, ...]:
-    """Signals per scope of the deployment's targets, for the coverage page."""
-    profiles: dict[str, str] = {}
-    for target in targets_of(deployment):
-        engine = target.scope == TargetScope.ENGINE
-        role = target.worker.role if engine and target.worker else target.scope
-        profiles.setdefault(role, target.profile)
-    now = latest_end(deployment)
-    index = _index(deployment, now, 1.0) if now else {}
-    newest = {scope: max(slots, key=lambda slot: slot.end) for scope, slots in index.items()}
-    loaded = _load(newest.values())
-    found: list[SignalCoverage] = []
-    for scope, name in sorted(profiles.items()):
-        profile = loader.load(name)
-        window = loaded[newest[scope].key] if scope in newest else None
-        for signal in Signal:
-            if window is not None and signal in window.values:
-                state, metric, reason = "found", window.names.get(signal, ""), ""
-            elif profile.rows(signal, scope):
-                state, metric, reason = "missing", "", ""
-            else:
-                reason = profile.absent.get(signal, "not read in this role")
-                state, metric = "absent", ""
-            found.append(SignalCoverage(scope, name, signal.value, state, metric, reason))
-    return tuple(found)

@@ -10,7 +10,7 @@ from celery import shared_task
 
 from apps.common.clock import utcnow
 
-from . import services
+from . import coverage, services
 
 
 @shared_task(name="telemetry.collect_due", ignore_result=True)
@@ -25,6 +25,19 @@ def collect_source(source_id: str) -> None:
     """Collect one source."""
     owner = f"{socket.gethostname()[:30]}:{os.getpid()}:{uuid4().hex[:8]}"
     services.collect_source(source_id=source_id, now=utcnow(), owner=owner)
+
+
+@shared_task(name="telemetry.check_due", ignore_result=True)
+def check_due() -> None:
+    """Enqueue a check of each deployment's telemetry."""
+    for deployment_id in coverage.checked_deployments():
+        check_deployment.apply_async(args=[str(deployment_id)], expires=60.0, queue="collect")
+
+
+@shared_task(name="telemetry.check_deployment", ignore_result=True)
+def check_deployment(deployment_id: str) -> None:
+    """Check one deployment's roles and the credibility of its figures."""
+    services.check_deployment(deployment_id=deployment_id, now=utcnow())
 
 
 @shared_task(name="telemetry.prune", ignore_result=True)

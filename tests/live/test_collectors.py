@@ -6,25 +6,15 @@ restarts, another switches its role, and a failure series is born.
 
 from __future__ import annotations
 
-import json
-import math
 import os
 import random
-import shutil
-import socket
-import subprocess
-import sys
 import threading
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 
@@ -41,12 +31,13 @@ from apps.engines.window import (
 from apps.fleet import selectors as fleet_selectors
 from apps.fleet import services as fleet_services
 from apps.fleet.domain.defaults import DEMO
-from apps.fleet.models import Accelerator, AttributeSource, Deployment, Span
+from apps.fleet.models import AttributeSource, Deployment, Span, Worker
 from apps.telemetry import selectors, services
-from apps.telemetry.models import Source, StoredWindow
+from apps.telemetry.models import Source
 from apps.telemetry.services import through_prometheus, through_scrape
 from apps.telemetry.services.tick import DeploymentTick, prepare
 from tests.integration.telemetry.conftest import Fleet, metric_fleet
+from tests.support.prometheus import Prometheus
 
 __all__ = ["metric_fleet"]
 
@@ -56,69 +47,16 @@ FAST = replace(DEMO, collect_interval_s=1.0, window_s=12.0, diagnosis_window_s=1
 RATE = 60.0
 
 
-@dataclass
-class RealPrometheus:
-    url: str
-    pid: int
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 @pytest.fixture
-def prometheus(metric_fleet: Fleet, tmp_path: Path, settings) -> Iterator[RealPrometheus]:
-    binary = shutil.which("prometheus")
-    if binary is None:
-        if os.environ.get("CI") == "true":
-            pytest.fail("prometheus is not on PATH")
-        pytest.fail("prometheus is not on PATH")
-    port = free_port()
+def prometheus(metric_fleet: Fleet, tmp_path: Path, settings) -> Iterator[Prometheus]:
     targets = [f"127.0.0.1:{server.port}" for server in metric_fleet.servers.values()]
-    config = tmp_path / "prometheus.yml"
-    config.write_text(
-        "global: {scrape_interval: 1s, scrape_timeout: 900ms}\n"
-        "scrape_configs:\n"
-        "  - job_name: fleet\n"
-        f"    static_configs: [{{targets: {targets!r}}}]\n",
-        encoding="utf-8",
-    )
-    process = subprocess.Popen(
-        [
-            binary,
-            f"--config.file={config}",
-            f"--storage.tsdb.path={tmp_path / 'data'}",
-            f"--web.listen-address=127.0.0.1:{port}",
-            "--log.level=error",
-        ],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    settings.FULCRUM_LOOPBACK_PORTS = settings.FULCRUM_LOOPBACK_PORTS | {port}
+    found = Prometheus(targets, 1.0, tmp_path)
+    settings.FULCRUM_LOOPBACK_PORTS = settings.FULCRUM_LOOPBACK_PORTS | {found.port}
     try:
-        wait_ready(f"http://127.0.0.1:{port}/-/ready", 20)
-        yield RealPrometheus(f"http://127.0.0.1:{port}", process.pid)
+        found.start()
+        yield found
     finally:
-        process.terminate()
-        try:
-            process.wait(10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait(5)
-
-
-def wait_ready(url: str, seconds: float) -> None:
-    ends = time.monotonic() + seconds
-    while time.monotonic() < ends:
-        try:
-            with urllib.request.urlopen(url, timeout=1) as answer:
-                if answer.status == 200:
-                    return
-        except (urllib.error.URLError, OSError):
-            time.sleep(0.1)
-    pytest.fail(f"{url} was not ready within {seconds} s")
+        found.stop()
 
 
 class Traffic:
@@ -374,141 +312,34 @@ def test_a_prometheus_feeds_the_figures_and_its_death_is_seen(
     assert dead.value is not None
 
 
-@pytest.fixture
-def demo_fleet(tmp_path: Path) -> Iterator[dict[str, Any]]:
-    """The state of a running demo fleet: simulated engines behind real smg routers."""
-    if not (Path(sys.executable).parent / "smg").exists() and shutil.which("smg") is None:
-        if os.environ.get("CI") == "true":
-            pytest.fail("smg is not installed")
-        pytest.fail("smg is not installed: run make setup")
-    path = tmp_path / "demo.json"
-    process = subprocess.Popen(
-        [sys.executable, "-m", "apps.simulation.demo", "--state", str(path), "--seed", "3",
-         "--shift-after", "600", "--parent-pid", str(os.getpid())],
-        stderr=subprocess.DEVNULL,
+def test_one_source_of_the_cluster_reads_all_its_deployments(metric_fleet):
+    """Each target once, and each deployment's windows from its own targets."""
+    first = metric_fleet.deployment
+    metric_fleet.source().delete()
+    at = metric_fleet.at
+    shared = services.create_source(
+        actor=SYSTEM, now=at, cluster=first.cluster, kind="scrape", interval_s=5
+    )
+    second = fleet_services.register_deployment(
+        actor=SYSTEM, now=at, cluster=first.cluster, slug="search", name="search",
+        served_model="Qwen/Qwen3-32B", environment="demo", preset="demo",
     )  # fmt: skip
-    try:
-        ends = time.monotonic() + 60
-        while not path.exists():
-            assert process.poll() is None and time.monotonic() < ends, "the fleet did not start"
-            time.sleep(0.1)
-        yield json.loads(path.read_text())
-    finally:
-        process.terminate()
-        try:
-            process.wait(10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait(5)
-
-
-def control(fleet: dict[str, Any], path: str, method: str = "GET") -> dict[str, Any]:
-    request = urllib.request.Request(
-        fleet["control_url"] + path, method=method, data=b"{}" if method == "POST" else None
-    )
-    with urllib.request.urlopen(request, timeout=10) as answer:
-        found: dict[str, Any] = json.load(answer)
-        return found
-
-
-def declare(fleet: dict[str, Any], now: datetime) -> dict[str, Deployment]:
-    """The demo fleet's inventory, with one source for the cluster."""
-    Accelerator.objects.get_or_create(slug="h200-sxm", defaults={"vendor": "nvidia", "name": "H"})
-    cluster = fleet_services.register_cluster(
-        actor=SYSTEM, now=now, slug="demo", name="Demo", uid="demo", mode_cap="observe"
-    )
-    found = {}
-    for item in fleet["deployments"]:
-        deployment = fleet_services.register_deployment(
-            actor=SYSTEM, now=now, cluster=cluster, slug=item["slug"], name=item["slug"],
-            served_model=item["model"], environment="demo", preset="demo",
-        )  # fmt: skip
-        for role in ("prefill", "decode"):
-            fleet_services.declare_pool(
-                actor=SYSTEM, now=now, deployment=deployment, role=role, accelerator="h200-sxm",
-                devices_per_worker=Decimal(1), engine=item["engine"], wanted=1, facts={},
-                engine_version=item["engine_version"],
-            )  # fmt: skip
-        for worker in item["workers"]:
-            fleet_services.declare_worker(
-                now=now, deployment=deployment, name=worker["name"], url=worker["url"],
-                role=worker["role"], metrics_url=worker["metrics_url"], bootstrap_port=None,
-            )  # fmt: skip
-        fleet_services.connect_backend(
-            actor=SYSTEM, now=now, deployment=deployment, adapter="noop", address="",
-            parameters={"metrics_url": item["router"]["metrics_url"]},
-        )  # fmt: skip
-        found[item["slug"]] = deployment
-    services.create_source(actor=SYSTEM, now=now, cluster=cluster, kind="scrape", interval_s=4)
-    return found
-
-
-@pytest.mark.parametrize("seconds", [40])
-def test_the_demo_fleet_is_read_as_its_clients_saw_it(db, settings, demo_fleet, seconds):
-    urls = [d["router"]["metrics_url"] for d in demo_fleet["deployments"]]
-    urls += [w["metrics_url"] for d in demo_fleet["deployments"] for w in d["workers"]]
-    settings.FULCRUM_LOOPBACK_PORTS = frozenset(int(urlsplit(url).port or 0) for url in urls)
-    begun = datetime.now(UTC)
-    deployments = declare(demo_fleet, begun - timedelta(minutes=1))
-    source = Source.objects.get()
-    before = control(demo_fleet, "/truth")["totals"]
-
-    def tick() -> datetime:
-        now = datetime.now(UTC)
-        result = services.collect_source(source_id=source.pk, now=now, owner="live")
-        assert result is not None and result.answered == result.targets == len(urls)
-        return now
-
-    ends = time.monotonic() + seconds
-    while time.monotonic() < ends:
-        tick()
-        time.sleep(2)
-    control(demo_fleet, "/stop_load", "POST")
-    ends = time.monotonic() + 40
-    while time.monotonic() < ends:
-        last = tick()
-        time.sleep(2)
-        totals = control(demo_fleet, "/truth")["totals"]
-        if all(item["in_flight"] == 0 for item in totals.values()):
-            break
-    last = tick()
-    truth = control(demo_fleet, "/truth")
-    for slug, deployment in deployments.items():
-        start = StoredWindow.objects.filter(deployment=deployment).earliest("end").end
-        span = (last - start).total_seconds()
-        found = selectors.figures_over(deployment, last, span)
-        missed = before[slug]["sent"]
-        sent, ok = truth["totals"][slug]["sent"], truth["totals"][slug]["ok"]
-        # Requests before the first collect (a handful) are all that may be missing.
-        arrived = found.arrivals_per_s.number() * found.span_s
-        completed = found.completions_per_s.number() * found.span_s
-        tokens_in = found.input_tokens_per_s.number() * found.span_s
-        tokens_out = found.output_tokens_per_s.number() * found.span_s
-        assert sent - missed - 8 <= round(arrived) <= sent
-        assert ok - missed - 8 <= round(completed) <= ok
-        assert tokens_in == pytest.approx(truth["totals"][slug]["tokens_in"], rel=0.15)
-        assert tokens_out == pytest.approx(truth["totals"][slug]["tokens_out"], rel=0.15)
-        assert tokens_in <= truth["totals"][slug]["tokens_in"] + 1
-        assert tokens_out <= truth["totals"][slug]["tokens_out"] + 1
-        rows = [
-            row for row in truth["requests"]
-            if row["deployment"] == slug and row["ok"] and row["start"] > start.timestamp()
-        ]  # fmt: skip
-        for histogram_of, key in ((found.ttft.histogram, "ttft"), (found.tpot.histogram, "tpot")):
-            values = sorted(row[key] for row in rows if row[key] is not None)
-            true = values[max(0, math.ceil(0.95 * len(values)) - 1)]
-            quantile = histogram.quantile(histogram_of, 0.95)
-            assert quantile is not None
-            bounds = (0.0, *histogram_of.bounds)
-            place = bounds.index(quantile.lower)
-            upper = bounds[min(len(bounds) - 1, place + 2)]
-            assert bounds[max(0, place - 1)] <= true <= upper, (slug, key, quantile)
-        assert found.prefill is not None and found.decode is not None
-        assert found.prefill.forward_seconds_per_s.value
-        assert found.prefill.queue_time_mean.is_known
-        assert found.prefill.stage_time_mean.number() > 0
-        moved = found.prefill.kv_transfer_mean, found.decode.kv_transfer_mean
-        assert any(figure.is_known and figure.number() > 0 for figure in moved)
-        assert found.decode.kv_capacity_tokens.number() > 0
-        for figure in (found.prefill.waiting, found.decode.running, found.decode.kv_used):
-            assert figure.state is State.OK
+    fleet_services.declare_pool(
+        actor=SYSTEM, now=at, deployment=second, role="decode", accelerator="h200-sxm",
+        devices_per_worker=Decimal(1), engine="sglang", engine_version="0.5.23", wanted=1, facts={},
+    )  # fmt: skip
+    Worker.objects.filter(pk=metric_fleet.workers["d1"].pk).update(deployment=second)
+    metric_fleet.engine("d0").gauges(running=3)
+    metric_fleet.engine("d1").gauges(running=7)
+    for seconds in (5, 10):
+        result = services.collect_source(
+            source_id=shared.pk, now=at + timedelta(seconds=seconds), owner="t"
+        )
+        assert result is not None
+        assert (result.answered, result.targets) == (5, 5)
+    now = at + timedelta(seconds=10)
+    running = {d.slug: selectors.figures(d, now).decode.running for d in (first, second)}
+    assert {slug: (f.state, f.value) for slug, f in running.items()} == {
+        "chat": (State.OK, 3),
+        "search": (State.OK, 7),
+    }

@@ -7,8 +7,6 @@ every test takes the outcome of one scenario.
 
 from __future__ import annotations
 
-import os
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -21,7 +19,17 @@ from urllib.parse import urlsplit
 import pytest
 import requests
 
-from tests.support.product import Fleet, Product, fleet, product, wait_until
+from tests.support.product import (
+    Fleet,
+    Found,
+    Product,
+    fleet,
+    once_more_after_a_stall,
+    product,
+    stalls_explain,
+    wait_until,
+)
+from tests.support.prometheus import Prometheus
 from tools.services import find, free_port
 
 pytestmark = pytest.mark.live
@@ -32,7 +40,6 @@ INTERVAL_S = 5.0
 OLD_AFTER_S = 2 * INTERVAL_S + 1.0
 #: A cause stands when two windows in a row name it.
 VOTES_S = 2 * INTERVAL_S
-STALL_S = 1.0
 OLD = {"stale", "no_data", "source_down"}
 PAGES = ("/fleet/", f"/deployments/{CHAT}/")
 FLIP = {"prefill": 3, "decode": 3}
@@ -121,67 +128,25 @@ def sleep_until(moment: float) -> None:
     time.sleep(max(0.0, moment - time.monotonic()))
 
 
-def twice_if_stalled(running: Fleet, body: Callable[[], Any], mend: Callable[[], None]) -> Any:
-    """Once more, on the mended fleet, if the machine stood still while `body` failed."""
-    began = time.time()
-    try:
-        return body()
-    except AssertionError:
-        if running.worst_stall_s(began) <= STALL_S:
-            raise
-        mend()
-        return body()
+def twice_if_stalled(running: Fleet, body: Callable[[], Found], mend: Callable[[], None]) -> Found:
+    """Once more, on the mended fleet, if something in `body` came late in a stall."""
+
+    def attempt() -> Found:
+        with stalls_explain(running):
+            return body()
+
+    return once_more_after_a_stall(attempt, mend)
 
 
 # --- the stacks --------------------------------------------------------------------------------
 
 
-class Prometheus:
-    """A real Prometheus that scrapes every engine and router of a fleet; may be stopped."""
-
-    def __init__(self, running: Fleet, folder: Path) -> None:
-        self.port = free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
-        self._folder = folder
-        self._process: subprocess.Popen[bytes] | None = None
-        urls = [item["router"]["metrics_url"] for item in running.state["deployments"]]
-        urls += [w["metrics_url"] for d in running.state["deployments"] for w in d["workers"]]
-        assert all(urlsplit(url).path == "/metrics" for url in urls)
-        targets = [urlsplit(url).netloc for url in urls]
-        (folder / "prometheus.yml").write_text(
-            "global: {scrape_interval: 5s, scrape_timeout: 4s}\n"
-            "scrape_configs:\n"
-            "  - job_name: fleet\n"
-            f"    static_configs: [{{targets: {targets!r}}}]\n",
-            encoding="utf-8",
-        )
-
-    def start(self) -> None:
-        binary = find("prometheus")
-        assert binary
-        self._process = subprocess.Popen(
-            [binary, f"--config.file={self._folder / 'prometheus.yml'}",
-             f"--storage.tsdb.path={self._folder / 'data'}",
-             f"--web.listen-address=127.0.0.1:{self.port}", "--log.level=error"],
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
-        )  # fmt: skip
-        wait_until(self._is_ready, 30, "Prometheus")
-
-    def _is_ready(self) -> bool:
-        try:
-            return requests.get(f"{self.url}/-/ready", timeout=1).status_code == 200
-        except requests.RequestException:
-            return False
-
-    def stop(self) -> None:
-        if self._process is None or self._process.poll() is not None:
-            return
-        self._process.terminate()
-        try:
-            self._process.wait(10)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait(5)
+def metric_addresses(running: Fleet) -> list[str]:
+    """What a Prometheus scrapes: every router and engine of the fleet."""
+    urls = [item["router"]["metrics_url"] for item in running.state["deployments"]]
+    urls += [w["metrics_url"] for d in running.state["deployments"] for w in d["workers"]]
+    assert all(urlsplit(url).path == "/metrics" for url in urls)
+    return [urlsplit(url).netloc for url in urls]
 
 
 @pytest.fixture(scope="module")
@@ -200,7 +165,7 @@ def outcomes() -> Iterator[dict[str, Future[Any]]]:
         found["unreachable"] = pool.submit(unreachable_router, one, steady, found["lost"])
         if find("prometheus"):
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fulcrum-prom-")))
-            prometheus = Prometheus(steady, folder)
+            prometheus = Prometheus(metric_addresses(steady), INTERVAL_S, folder)
             stack.callback(prometheus.stop)
             prometheus.start()
             three = stack.enter_context(product(steady, "--prometheus", prometheus.url))
@@ -213,7 +178,6 @@ def outcomes() -> Iterator[dict[str, Future[Any]]]:
 
 def outcome(outcomes: dict[str, Future[Any]], name: str) -> Any:
     if name not in outcomes:
-        assert os.environ.get("CI") != "true", "prometheus is not installed"
         pytest.fail("prometheus is not installed")
     found = outcomes[name].result(timeout=400)
     print(name, found, flush=True)
@@ -227,18 +191,14 @@ def silent_engines(one: Product, running: Fleet) -> dict[str, float]:
     """Runs until the engines are silent for a while; returns the measured seconds."""
     session = one.signed_in()
 
-    def open_one() -> Any:
-        rows = one.get(f"/api/v1/recommendations/?deployment={CHAT}&state=open")["results"]
-        return rows[0] if rows and not rows[0]["blocked"] else None
-
     def mend() -> None:
         for worker in running.deployment()["workers"]:
             running.fault(worker["name"], "normal")
-        wait_until(open_one, 90, "an open recommendation on fresh figures")
+        wait_until(one.open_recommendation, 90, "an open recommendation on fresh figures")
 
     def body() -> dict[str, float]:
         began = time.monotonic()
-        number = wait_until(open_one, 150, "an open recommendation")["number"]
+        number = wait_until(one.open_recommendation, 150, "an open recommendation")["number"]
         times = {"recommended_s": since(began)}
         assert {"diagnosis", "path", "summary"} == {w.split(".")[0] for w in shown(one)}
         for worker in running.deployment()["workers"]:
@@ -256,6 +216,7 @@ def silent_engines(one: Product, running: Fleet) -> dict[str, float]:
         assert problem["code"] in ("guardrail", "stale_data"), problem
         assert "data_fresh" in str(problem), problem
         pages_answer(one, session)
+        assert not left, f"shown as if they were of now after {OLD_AFTER_S:.0f} s: {left}"
 
         limit = silent + OLD_AFTER_S + VOTES_S - time.monotonic()
         wait_until(lambda: cause(one) == "not_enough_signal", limit, "not_enough_signal")
@@ -263,7 +224,6 @@ def silent_engines(one: Product, running: Fleet) -> dict[str, float]:
         said = diagnosis(one)
         assert said["status"] == "unknown" and said["evidence"], said
         pages_answer(one, session)
-        assert not left, f"shown as if they were of now after {OLD_AFTER_S:.0f} s: {left}"
 
         # The first rates after the silence are over the time that was seen, not over a window of
         # which most was not.
@@ -278,8 +238,7 @@ def silent_engines(one: Product, running: Fleet) -> dict[str, float]:
             time.sleep(2)
         return times
 
-    found: dict[str, float] = twice_if_stalled(running, body, mend)
-    return found
+    return twice_if_stalled(running, body, mend)
 
 
 def output_rate(one: Product) -> dict[str, Any]:
@@ -331,17 +290,16 @@ def dead_prometheus(one: Product, running: Fleet, prometheus: Prometheus) -> dic
         source = next(row for row in rows if row["deployment"] == CHAT)
         assert source["state"] == "down" and source["last_error"], source
         pages_answer(one, session)
+        assert not left, f"shown as if they were of now after {OLD_AFTER_S:.0f} s: {left}"
 
         prometheus.start()
         again = time.monotonic()
         wait_until(fresh, 90, "fresh figures after the Prometheus came back")
         times["fresh_again_s"] = since(again)
         pages_answer(one, session)
-        assert not left, f"shown as if they were of now after {OLD_AFTER_S:.0f} s: {left}"
         return times
 
-    found: dict[str, float] = twice_if_stalled(running, body, mend)
-    return found
+    return twice_if_stalled(running, body, mend)
 
 
 def test_a_dead_prometheus_is_seen_and_its_return_too(outcomes):
@@ -399,8 +357,7 @@ def lost_replica(one: Product, running: Fleet) -> dict[str, float]:
         assert found["status"] in ("warn", "crit")
         return {"replica_lost_s": seconds}
 
-    found: dict[str, float] = twice_if_stalled(running, body, mend)
-    return found
+    return twice_if_stalled(running, body, mend)
 
 
 MOVE_ROUTER = """

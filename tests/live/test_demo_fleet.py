@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import signal
 import stat
 import subprocess
@@ -19,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.contract.backends.stand_in import smg_command
 
 pytestmark = pytest.mark.live
 
@@ -99,9 +100,7 @@ class Meter(threading.Thread):
 @pytest.fixture
 def fleet(tmp_path: Path) -> Iterator[dict[str, Any]]:
     """A running fleet's state, with `process` and `path` added."""
-    beside = Path(sys.executable).parent / "smg"
-    if not beside.exists() and shutil.which("smg") is None:
-        pytest.fail("smg is not installed: run make setup")
+    smg_command()
     path = tmp_path / "demo-fleet.json"
     command = [sys.executable, "-m", "apps.simulation.demo", "--state", str(path), "--seed", "7"]
     command += ["--shift-after", str(SHIFT_S), "--parent-pid", str(os.getpid())]

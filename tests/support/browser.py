@@ -1,16 +1,17 @@
-"""Debian's Chromium driven by Playwright, strict: console errors, page errors, refused styles or
-scripts and requests to another host fail the test."""
+"""Chromium driven by Playwright, strict: console errors, page errors, refused styles or scripts and
+requests to another host fail the test."""
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, Playwright, sync_playwright
+
+from tools.services import SERVICES, find
 
 FLAGS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
@@ -29,7 +30,7 @@ class Window:
     def open(self, path: str) -> None:
         self.page.goto(f"{self.base}{path}")
 
-    def sign_in(self, user: str, password: str, language: str = "en") -> None:
+    def sign_in(self, user: str, password: str) -> None:
         self.open("/signin/")
         self.page.fill("input[name=login]", user)
         self.page.fill("input[name=password]", password)
@@ -49,13 +50,19 @@ class Window:
         )
 
 
+def launch(playwright: Playwright, *flags: str) -> Browser:
+    """The system's Chromium, with further flags if wanted."""
+    programs = [find(name) for name in SERVICES["chromium"].programs]
+    program = next(filter(None, programs), None)
+    assert program, "chromium is not installed"
+    return playwright.chromium.launch(executable_path=program, args=[*FLAGS, *flags])
+
+
 @contextmanager
 def browser() -> Iterator[Browser]:
     """One Chromium for a test."""
     with sync_playwright() as playwright:
-        program = shutil.which("chromium") or shutil.which("chromium-browser")
-        assert program, "chromium is not installed"
-        found = playwright.chromium.launch(executable_path=program, args=FLAGS)
+        found = launch(playwright)
         try:
             yield found
         finally:

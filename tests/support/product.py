@@ -7,6 +7,7 @@ engines, the routers and the load go on, as in real life.
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import sqlite3
@@ -14,17 +15,28 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import requests
 
 from tools.services import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
+Found = TypeVar("Found")
+#: A machine that stood still for longer spoils what is timed. What is not timed holds all the same.
+STALL_S = 1.0
+
+
+class NotInTime(AssertionError):
+    """A wait ran out."""
+
+
+class Stalled(Exception):
+    """Something was not in time while the machine stood still."""
 
 
 @dataclass
@@ -237,6 +249,20 @@ class Product:
             assert answer.status_code == expect, (path, answer.status_code, answer.text[:800])
         return answer.json()
 
+    def approved(self, targets: dict[str, int], slug: str = "chat-pd") -> str:
+        """Propose the first change of a deployment and approve it; the command's number."""
+        asked = {"deployment": slug, "targets": targets, "expected_revision": 1}
+        made = self.post("/api/v1/commands/", asked, expect=201)
+        number: str = made["number"]
+        hashed = {"plan_hash": made["plan_hash"]}
+        self.post(f"/api/v1/commands/{number}/approve/", hashed, expect=200)
+        return number
+
+    def open_recommendation(self, slug: str = "chat-pd") -> dict[str, Any] | None:
+        """The open recommendation that may be applied now."""
+        rows = self.get(f"/api/v1/recommendations/?deployment={slug}&state=open")["results"]
+        return rows[0] if rows and not rows[0]["blocked"] else None
+
 
 @contextmanager
 def product(running: Fleet, *extra: str) -> Iterator[Product]:
@@ -253,11 +279,46 @@ def product(running: Fleet, *extra: str) -> Iterator[Product]:
 def wait_until(
     condition: Callable[[], Any], timeout_s: float, what: str, every_s: float = 0.25
 ) -> Any:
-    """Poll until the condition is true; the assertion names what did not happen."""
+    """Poll until the condition is true, the last time at the limit; `NotInTime` names what did not
+    happen."""
     deadline = time.monotonic() + timeout_s
     while True:
         found = condition()
         if found:
             return found
-        assert time.monotonic() < deadline, f"{what}: not within {timeout_s:.0f} s"
-        time.sleep(every_s)
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise NotInTime(f"{what}: not within {timeout_s:.0f} s")
+        time.sleep(min(every_s, left))
+
+
+@contextmanager
+def stalls_explain(
+    running: Fleet, *, late: tuple[type[Exception], ...] = (NotInTime,)
+) -> Iterator[None]:
+    """Turn what came late into `Stalled` if the machine stood still meanwhile."""
+    began = time.time()
+    try:
+        yield
+    except late as error:
+        worst = running.worst_stall_s(began)
+        if worst <= STALL_S:
+            raise
+        raise Stalled(f"the machine stood still for {worst:.1f} s") from error
+
+
+def once_more_after_a_stall(
+    run: Callable[[], Found], mend: Callable[[], object] = lambda: None
+) -> Found:
+    """Run; if that was `Stalled`, mend what it left behind and run a second time."""
+    try:
+        return run()
+    except Stalled as stall:
+        print(f"once more: {stall}", flush=True)
+        mend()
+        return run()
+
+
+def quantile(values: Sequence[float], q: float) -> float:
+    """The smallest value that a share `q` of the values does not exceed."""
+    return sorted(values)[max(1, math.ceil(q * len(values))) - 1]

@@ -26,6 +26,7 @@ from apps.common.clock import utcnow
 from apps.engines import loader
 from apps.fleet import selectors as fleet
 from apps.overview import selectors as overview
+from apps.overview.domain.coverage import CoverageView
 from apps.overview.domain.types import DeploymentPage, DiagnosisView, PathView
 from apps.overview.series import LONGEST, PANELS
 from apps.telemetry import selectors as telemetry
@@ -42,10 +43,12 @@ SOURCE_STATES: Final = ("new", "ok", "down")
 SUMMARY_FIELDS = (
     "slug", "name", "model", "engine", "cluster", "environment", "mode", "gpus", "accelerator",
     "revision", "status", "status_text", "sync", "as_of", "age_s", "interval_s", "is_stale",
-    "figures", "pools", "cost", "sources", "signals_found", "signals_required", "kill_switch_on",
+    "figures", "pools", "cost", "sources", "signals_found", "signals_required", "coverage_level",
+    "kill_switch_on",
 )  # fmt: skip
 SummarySerializer = serializer_of(DeploymentPage, "DeploymentSummary", *SUMMARY_FIELDS)
 DiagnosisSerializer = serializer_of(DiagnosisView, "Diagnosis")
+CoverageReportSerializer = serializer_of(CoverageView, "CoverageReport")
 PathSerializer = serializer_of(PathView, "RequestPath")
 
 
@@ -94,6 +97,12 @@ class Deployments(ReadOnly):
     @action(detail=True)
     def diagnosis(self, request: Request, slug: str = "") -> Response:
         return Response(plain(overview.diagnosis_of(self.viewer, slug, utcnow())))
+
+    @extend_schema(responses={200: CoverageReportSerializer})
+    @action(detail=True)
+    def coverage(self, request: Request, slug: str = "") -> Response:
+        """Levels 1 to 4: what was looked for and found, what each gap costs, how to close it."""
+        return Response(plain(overview.coverage_of(self.viewer, slug, utcnow())))
 
     @extend_schema(responses={200: PathSerializer})
     @action(detail=True)
@@ -209,10 +218,15 @@ class CoverageSerializer(serializers.Serializer[Any]):
     state = serializers.CharField(help_text="found, missing or absent")
     name = serializers.CharField(allow_blank=True)
     reason = serializers.CharField(allow_blank=True)
+    level = serializers.IntegerField(help_text="level of 4 that the deployment reaches")
+    effect = serializers.CharField(allow_blank=True, help_text="code; empty where found")
+    fix = serializers.CharField(allow_blank=True, help_text="code; empty where found")
+    fix_text = serializers.CharField(allow_blank=True, help_text="configuration to copy")
 
 
 class Coverage(Derived):
-    """Which signals of which deployment were found, under which metric name.
+    """Which signals of which deployment were found, under which metric name, and what a missing
+    one costs.
 
     A page holds all lines of up to `page_size` deployments.
     """
@@ -225,10 +239,9 @@ class Coverage(Derived):
         return fleet.deployments_for(viewer)
 
     def lines(self, rows: Sequence[Any]) -> Sequence[Mapping[str, Any]]:
+        viewer, now = self.viewer, utcnow()
         return [
-            {"deployment": deployment.slug, **plain(item)}
-            for deployment in rows
-            for item in telemetry.coverage(deployment)
+            item for deployment in rows for item in overview.coverage_rows(viewer, deployment, now)
         ]
 
 

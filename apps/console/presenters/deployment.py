@@ -149,9 +149,7 @@ def present(page: types.DeploymentPage, reader: Reader) -> DeploymentShown:
         cost=_cost(page.cost, reader),
         changes=changes(page.changes, reader),
         sources=sources(page.sources, reader),
-        coverage=_("{found} of {required} required signals found").format(
-            found=page.signals_found, required=page.signals_required
-        ),
+        coverage=_("Coverage: level {level} of 4").format(level=page.coverage_level),
         as_of_iso=page.as_of.isoformat() if page.as_of else "",
     )
 

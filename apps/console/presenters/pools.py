@@ -68,11 +68,17 @@ def present(pool: types.PoolView, reader: Reader) -> PoolShown:
         status_word=labels.word(labels.STATUSES, pool.status.value),
         headline=say(pool.headline, reader),
         spec=_spec(pool, reader),
-        source=_("role declared, not reported") if pool.role_source == "declared" else "",
+        source=_source(pool.role_source),
         meters=tuple(_meter(item, fill, reader) for item in pool.meters),
         cells=tuple(_cell(item, reader) for item in pool.cells),
         facts=tuple(parts.figure(item, reader, f"pool-{pool.role}") for item in pool.facts),
     )
+
+
+def _source(sources: str) -> str:
+    """Whose word the roles are, where it is not the router's alone."""
+    weak = [item for item in sources.split(", ") if item and item != "reported"]
+    return ", ".join(labels.word(labels.ROLE_SOURCES, item) for item in weak)
 
 
 def _spec(pool: types.PoolView, reader: Reader) -> str:
@@ -125,6 +131,8 @@ def _cell(item: types.WorkerCell, reader: Reader) -> CellShown:
         running=show(item.running, "running", reader).text,
         state=state,
     )
+    if item.role_source != "reported":
+        title = f"{title}, {labels.word(labels.ROLE_SOURCES, item.role_source)}"
     is_serving = item.serving == "serving"
     return CellShown(
         name=item.name,

@@ -13,7 +13,7 @@ from apps.diagnosis import wording as diagnosis
 from apps.overview.domain.types import DiagnosisView, Text
 
 from ..reader import Reader
-from . import commands, labels, overview, planning
+from . import commands, coverage, labels, overview, planning
 from .sentences import (
     MissingParameter,
     Plural,
@@ -29,6 +29,7 @@ TABLE: Final[Sentences] = {
     **planning.TABLE,
     **commands.TABLE,
     **overview.TABLE,
+    **coverage.TABLE,
 }
 
 

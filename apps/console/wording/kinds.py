@@ -205,6 +205,9 @@ KINDS: Final[Mapping[str, Formatter]] = {
     "basis": lambda v, p, r: labels.word(labels.USUAL_BASIS, v),
     # sequence of str
     **_group("names metrics workers_named", lambda v, p, r: join(str(item) for item in v)),
+    **_group("roles without_roles", lambda v, p, r: join(role_name(item) for item in v)),
+    "signals": lambda v, p, r: join(labels.word(labels.SIGNALS, item) for item in v),
+    "signal": lambda v, p, r: labels.word(labels.SIGNALS, v),
     "figures": lambda v, p, r: join(labels.word(labels.FIGURES, item) for item in v),
     "guardrails": lambda v, p, r: join(labels.word(labels.GUARDRAILS, item) for item in v),
     # datetime

@@ -21,6 +21,8 @@ from .names import CHECKS as CHECKS
 from .names import COST_LINES as COST_LINES
 from .names import FIGURES as FIGURES
 from .names import GUARDRAILS as GUARDRAILS
+from .names import ROLE_SOURCES as ROLE_SOURCES
+from .names import SIGNALS as SIGNALS
 
 logger = logging.getLogger(__name__)
 

@@ -114,6 +114,33 @@ FIGURES: Final[Words] = {
     "gpus": pgettext_lazy("fleet strip", "GPUs in use"),
 }
 
+#: Canonical signals that a coverage finding can name.
+SIGNALS: Final[Words] = {
+    "waiting": pgettext_lazy("signal", "Requests waiting"),
+    "running": pgettext_lazy("signal", "Requests running"),
+    "kv_used": pgettext_lazy("signal", "KV cache used"),
+    "ttft": pgettext_lazy("signal", "TTFT"),
+    "requests_completed": pgettext_lazy("signal", "Requests that end"),
+    "input_tokens": pgettext_lazy("signal", "Input tokens"),
+    "output_tokens": pgettext_lazy("signal", "Output tokens"),
+    "cached_tokens": pgettext_lazy("signal", "Cached tokens"),
+    "worker_health": pgettext_lazy("signal", "Health of workers"),
+    "device_tensor_active": pgettext_lazy("signal", "Tensor activity of GPUs"),
+    "device_dram_active": pgettext_lazy("signal", "Memory activity of GPUs"),
+    "device_sm_active": pgettext_lazy("signal", "SM activity of GPUs"),
+    "device_utilisation": pgettext_lazy("signal", "Utilisation of GPUs"),
+    "host_cpu_busy": pgettext_lazy("signal", "CPU use of hosts"),
+}
+
+#: Whose word a worker's role is.
+ROLE_SOURCES: Final[Words] = {
+    "reported": pgettext_lazy("role source", "role reported by the router"),
+    "declared": pgettext_lazy("role source", "role declared, not reported"),
+    "pod_label": pgettext_lazy("role source", "role from a pod label"),
+    "metric_label": pgettext_lazy("role source", "role from a metric label"),
+    "unknown": pgettext_lazy("role source", "role unknown"),
+}
+
 GUARDRAILS: Final[Words] = {
     "data_fresh": pgettext_lazy("guardrail", "data complete and fresh"),
     "data_stale": pgettext_lazy("guardrail", "data complete and fresh"),

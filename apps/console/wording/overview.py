@@ -116,6 +116,7 @@ BANNERS: Final[Sentences] = {
         _("Somebody changed the workers outside at {at}."),
         _("Somebody changed the workers outside."),
     ),
+    "banner.not_credible": (_("Not credible, so not acted on: {signals}. See coverage."),),
     "banner.scope": (_("You see {visible} of {total} deployments."),),
 }
 

@@ -186,7 +186,11 @@ def _update_worker(worker: Worker, view: WorkerView, now: datetime) -> None:
         serving = Serving.UNHEALTHY
     if serving is Serving.SERVING and view.role and view.role != worker.role:
         record_role(now=now, worker_id=worker.pk, role=view.role, source=AttributeSource.REPORTED)
-    elif serving is Serving.SERVING and worker.role_source != AttributeSource.REPORTED:
+    elif (
+        serving is Serving.SERVING
+        and view.role
+        and worker.role_source != AttributeSource.REPORTED
+    ):
         Worker.objects.filter(pk=worker.pk).update(role_source=AttributeSource.REPORTED)
     Worker.objects.filter(pk=worker.pk).update(
         serving=serving,

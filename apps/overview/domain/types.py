@@ -104,6 +104,7 @@ class WorkerCell:
     serving: str
     waiting: Measurement
     running: Measurement
+    role_source: str = "reported"
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +229,7 @@ class DeploymentPage:
     sources: tuple[SourceLine, ...]
     signals_found: int
     signals_required: int
+    coverage_level: int
     may_propose: bool
     may_approve: bool
     may_kill: bool

@@ -1,7 +1,8 @@
 """What a deployment's metrics allow, and what each missing one costs (design of Connect, §6.11).
 
 Levels build on each other: *see* what users feel, *explain* which phase limits, explain *hardware*
-and transfer, *act*. A level is reached when none of its lines, nor of a lower one's, is missing.
+and transfer, *act*. A level is reached when none of its lines, nor of a lower one's, is missing or
+unavailable.
 """
 
 from __future__ import annotations

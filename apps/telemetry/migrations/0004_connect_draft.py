@@ -9,7 +9,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('telemetry', '0001_initial'),
+        ('telemetry', '0003_target_observed'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 

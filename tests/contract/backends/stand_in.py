@@ -12,15 +12,17 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any
+
+import pytest
+
+from apps.simulation.demo.router import RouterFailed, find_smg
 
 ENGINE_KEY = "engine-key"
 ADMIN_KEY = "admin-key"
@@ -217,17 +219,18 @@ class Router:
             self.call("POST", "/v1/chat/completions", body)
 
 
-def smg_command() -> str | None:
-    """The smg of this environment, or None when the demo requirements are not installed."""
-    path = Path(sys.executable).parent / "smg"
-    return str(path) if path.exists() else None
+def smg_command() -> str:
+    """The smg of this environment; without one the test fails."""
+    try:
+        return find_smg()
+    except RouterFailed as error:
+        pytest.fail(str(error))
 
 
 @contextlib.contextmanager
 def router_with(prefill: list[Engine], decode: list[Engine]) -> Iterator[Router]:
     """smg before these engines, ready, and stopped by its own process id at the end."""
     command = smg_command()
-    assert command is not None
     port, metrics_port = free_ports(2)
     arguments = [
         command, "launch", "--host", "127.0.0.1", "--port", str(port), "--pd-disaggregation",

@@ -27,13 +27,11 @@ from apps.backends.protocol import (
 )
 from apps.common.fetch import FetchPolicy, fetch
 
-from .stand_in import ADMIN_KEY, ENGINE_KEY, USER_KEY, Engine, Router, router_with, smg_command
+from .stand_in import ADMIN_KEY, ENGINE_KEY, USER_KEY, Engine, Router, router_with
 
 UNITS = {"prefill": Decimal(1), "decode": Decimal(1)}
 QUICK = {"kv_lease_s": "0.2", "quiet_s": "0.5"}
 FETCH = partial(fetch, policy=FetchPolicy(any_loopback_port=True))
-
-needs_smg = pytest.mark.skipif(smg_command() is None, reason="smg is not installed")
 
 
 @dataclass
@@ -70,8 +68,6 @@ class Fleet:
 
 @pytest.fixture
 def fleet() -> Iterator[Fleet]:
-    if smg_command() is None:
-        pytest.fail("smg is not installed: run make setup")
     prefill = [Engine("prefill") for _ in range(2)]
     decode = [Engine("decode") for _ in range(3)]
     try:

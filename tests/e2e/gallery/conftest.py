@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,21 +20,11 @@ from playwright.sync_api import Browser, Page, Playwright, sync_playwright
 
 from apps.console import data
 from tests.support import pages
+from tests.support.browser import launch
 
 # Playwright's synchronous interface runs a loop in this thread; Django's rows are made beside it.
 os.environ.setdefault("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
 
-FLAGS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--force-color-profile=srgb",
-]
 SIZES = {"desktop": (1440, 900), "phone": (390, 844), "narrow": (320, 700)}
 
 
@@ -47,9 +36,7 @@ def playwright() -> Iterator[Playwright]:
 
 @pytest.fixture(scope="session")
 def chromium(playwright: Playwright) -> Iterator[Browser]:
-    path = shutil.which("chromium")
-    assert path, "Debian's chromium is needed"
-    browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
+    browser = launch(playwright, "--force-color-profile=srgb")
     yield browser
     browser.close()
 

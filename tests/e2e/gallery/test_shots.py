@@ -35,6 +35,8 @@ PAGES = {
         pytest.param("phone", "light", "zh-hans", marks=pytest.mark.long),
         pytest.param("phone", "dark", "zh-hans", marks=pytest.mark.long),
         pytest.param("narrow", "light", "en", marks=pytest.mark.long),
+        pytest.param("narrow", "dark", "en", marks=pytest.mark.long),
+        pytest.param("narrow", "dark", "zh-hans", marks=pytest.mark.long),
     ],
 )
 @pytest.mark.parametrize("name", list(PAGES))

@@ -13,7 +13,14 @@ pytestmark = pytest.mark.e2e
 
 
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("size", ["desktop", pytest.param("phone", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "size",
+    [
+        "desktop",
+        pytest.param("phone", marks=pytest.mark.long),
+        pytest.param("narrow", marks=pytest.mark.long),
+    ],
+)
 @pytest.mark.parametrize("name", list(PAGES))
 def test_a_whole_page_draws_without_a_problem(
     name: str, size: str, visit: Any, shoot: Callable[..., Any]

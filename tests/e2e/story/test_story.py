@@ -7,28 +7,32 @@ Recovery is measured where users' requests pass: from the load generator's own r
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
+import requests
+from playwright.sync_api import TimeoutError as PageTimeout
 
+from apps.commands.domain.states import ENDED
 from tests.support.browser import Window, browser, window
-from tests.support.product import Fleet, Product, fleet, product, wait_until
+from tests.support.product import (
+    Fleet,
+    NotInTime,
+    Product,
+    fleet,
+    once_more_after_a_stall,
+    product,
+    quantile,
+    stalls_explain,
+    wait_until,
+)
 
 pytestmark = [pytest.mark.e2e]
 
 TTFT_OBJECTIVE_S = 2.5
-#: A machine that stood still for longer spoils what is timed: the run is repeated then.
-STALL_S = 1.0
-
-
-class Stalled(Exception):
-    """The machine stood still during the run."""
-
-
-def p95(values: list[float]) -> float:
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(0.95 * len(ordered)))]
+#: What a stall may explain: waits that ran out, and figures and proofs over a time that had one.
+LATE = (NotInTime, PageTimeout, requests.Timeout)
 
 
 def client_ttft_p95(running: Fleet, last_s: float) -> float | None:
@@ -41,7 +45,7 @@ def client_ttft_p95(running: Fleet, last_s: float) -> float | None:
         and r["ttft"] is not None
         and r["start"] + r["ttft"] > truth["now"] - last_s
     ]
-    return p95(found) if len(found) >= 50 else None
+    return quantile(found, 0.95) if len(found) >= 50 else None
 
 
 def run_story(seed: int) -> dict[str, Any]:
@@ -52,12 +56,24 @@ def run_story(seed: int) -> dict[str, Any]:
             one = window(chromium, app.url)
             one.sign_in(app.details["user"], app.details["password"])
             try:
-                _watch(one, app, running, times)
+                with stalls_explain(running, late=LATE):
+                    _watch(one, app, running, times)
             finally:
-                stalls = [s for s in running.truth()["stalls"] if s["seconds"] > STALL_S]
-                if stalls:
-                    raise Stalled(str(stalls))
+                _hold(one, running)
     return times
+
+
+def _hold(one: Window, running: Fleet) -> None:
+    """What no stall excuses: a request was lost, a page is in trouble."""
+    failed = [r for r in running.truth()["requests"] if not r["ok"]]
+    assert failed == [], f"{len(failed)} requests failed"
+    assert one.problems == []
+
+
+def _proved(holds: bool, otherwise: object) -> None:
+    """What the product measured of live traffic, and so what a stall may spoil."""
+    if not holds:
+        raise NotInTime(otherwise)
 
 
 def _watch(one: Window, app: Product, running: Fleet, times: dict[str, Any]) -> None:
@@ -67,14 +83,12 @@ def _watch(one: Window, app: Product, running: Fleet, times: dict[str, Any]) -> 
     # 1. The pager's link: the cause and its proof, without scrolling.
     wait_until(
         lambda: app.get("/api/v1/deployments/chat-pd/diagnosis/")["cause"] == "prefill_saturated",
-        180,
+        120,
         "the diagnosis",
         1.0,
     )
     times["diagnosed_s"] = round(time.monotonic() - began, 1)
-    recommendation = wait_until(
-        lambda: _open_recommendation(app), 60, "an applicable recommendation", 1.0
-    )
+    recommendation = wait_until(app.open_recommendation, 60, "an applicable recommendation", 1.0)
     times["recommended_s"] = round(time.monotonic() - began, 1)
     one.open("/deployments/chat-pd/?at=now")
     page.get_by_text("Prefill is the bottleneck").first.wait_for()
@@ -98,7 +112,9 @@ def _watch(one: Window, app: Product, running: Fleet, times: dict[str, Any]) -> 
     # 3. Carried out on the real router, and proved.
     command = _end_of(app, number, 180)
     times["command_s"] = round(time.monotonic() - applied, 1)
-    assert command["state"] == "SUCCEEDED", (command["state"], command["error"], app.log()[-1500:])
+    _proved(
+        command["state"] == "SUCCEEDED", (command["state"], command["error"], app.log()[-1500:])
+    )
     roles = sorted(running.router_workers().values())
     assert roles == ["decode"] * 3 + ["prefill"] * 3
     assert {s["kind"] for s in command["steps"]} >= {"remove_worker", "switch_role", "add_worker"}
@@ -109,8 +125,7 @@ def _watch(one: Window, app: Product, running: Fleet, times: dict[str, Any]) -> 
         2.0,
     )
     times["recovered_s"] = round(time.monotonic() - applied, 1)
-    failed = [r for r in running.truth()["requests"] if not r["ok"]]
-    assert failed == [], f"{len(failed)} requests failed"
+    _hold(one, running)
 
     # 4. The command's page: predicted beside measured.
     one.open(f"/commands/{number}/")
@@ -120,8 +135,8 @@ def _watch(one: Window, app: Product, running: Fleet, times: dict[str, Any]) -> 
     assert before["value"] > TTFT_OBJECTIVE_S
     # The product's own figure is one 30 s window at the end of the soak; a burst in it may stand in
     # the bucket above. That users are served inside the objective is asked of their own record.
-    assert measured["value"] < before["value"] / 2
-    assert rows["tpot_p95"]["measured"]["value"] <= 0.025
+    _proved(measured["value"] < before["value"] / 2, (before, measured))
+    _proved(rows["tpot_p95"]["measured"]["value"] <= 0.025, rows["tpot_p95"])
     times["predicted_ttft_s"] = round(rows["ttft_p95"]["after"]["value"], 2)
     times["measured_ttft_s"] = round(rows["ttft_p95"]["measured"]["value"], 2)
     times["inside"] = {code: row["inside_range"] for code, row in rows.items()}
@@ -131,44 +146,26 @@ def _watch(one: Window, app: Product, running: Fleet, times: dict[str, Any]) -> 
     page.wait_for_url(lambda url: "/commands/C-" in url and not url.endswith(f"/{number}/"))
     back = page.url.rstrip("/").rsplit("/", 1)[1]
     ended = _end_of(app, back, 180)
-    assert ended["state"] == "SUCCEEDED", (ended["state"], ended["error"])
+    _proved(ended["state"] == "SUCCEEDED", (ended["state"], ended["error"]))
     assert sorted(running.router_workers().values()) == ["decode"] * 4 + ["prefill"] * 2
     assert app.get(f"/api/v1/commands/{number}/")["state"] == "ROLLED_BACK"
-    failed = [r for r in running.truth()["requests"] if not r["ok"]]
-    assert failed == [], f"{len(failed)} requests failed"
-    assert one.problems == []
-
-
-def _open_recommendation(app: Product) -> Any:
-    found = app.get("/api/v1/recommendations/?deployment=chat-pd&state=open")["results"]
-    return found[0] if found and not found[0]["blocked"] else None
 
 
 def _end_of(app: Product, number: str, timeout_s: float) -> Any:
-    live = {"PROPOSED", "APPROVED", "PREFLIGHT", "RUNNING", "SOAK", "ROLLING_BACK"}
-
     def ended() -> Any:
         command = app.get(f"/api/v1/commands/{number}/")
-        return command if command["state"] not in live else None
+        return command if command["state"] in ENDED else None
 
     return wait_until(ended, timeout_s, f"the end of {number}", 1.0)
 
 
-def once_more_after_a_stall(run: Callable[[int], dict[str, Any]], seed: int) -> dict[str, Any]:
-    try:
-        return run(seed)
-    except Stalled:
-        return run(seed)
-
-
 def test_pager_cause_review_apply_verified_roll_back(record_property: Any) -> None:
-    times = once_more_after_a_stall(run_story, 1)
+    times = once_more_after_a_stall(partial(run_story, 1))
     record_property("times", times)
     print(times)
-    assert times["diagnosed_s"] < 120
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", [2, 3, 4, 5, 6])
 def test_the_story_with_other_seeds(seed: int) -> None:
-    print(once_more_after_a_stall(run_story, seed))
+    print(once_more_after_a_stall(partial(run_story, seed)))

@@ -20,15 +20,11 @@ from tests.contract.backends.stand_in import (
     Engine,
     Router,
     router_with,
-    smg_command,
 )
 
 from .world import Stage
 
-pytestmark = [
-    pytest.mark.live,
-    pytest.mark.skipif(smg_command() is None, reason="smg is not installed"),
-]
+pytestmark = pytest.mark.live
 
 
 @pytest.fixture

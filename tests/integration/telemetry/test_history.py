@@ -15,7 +15,7 @@ from apps.engines.window import (
     Signal,
     Window,
 )
-from apps.telemetry import selectors, services
+from apps.telemetry import coverage, selectors, services
 from apps.telemetry.models import Sample, StoredWindow
 
 from .conftest import T0, Fleet
@@ -185,7 +185,7 @@ def test_coverage_says_what_is_missing_and_why(metric_fleet):
     metric_fleet.collect()
     metric_fleet.serve()
     metric_fleet.collect()
-    found = {(c.scope, c.signal): c for c in selectors.coverage(metric_fleet.deployment)}
+    found = {(c.scope, c.signal): c for c in coverage.signals(metric_fleet.deployment)}
     assert found[("router", "ttft")].state == "found"
     assert found[("router", "ttft")].name == "smg_pd_ttft_seconds"
     assert found[("router", "kv_used")].state == "absent"

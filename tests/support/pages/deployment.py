@@ -272,7 +272,7 @@ def deployment(**changes: Any) -> t.DeploymentPage:
         figures=figures(), recommendation=recommendation(),
         no_recommendation=Text("none.balanced", {"prefill_busy": 0.61, "decode_busy": 0.64}),
         pools=pools(), cost=cost(), changes=history(), sources=sources(), signals_found=6,
-        signals_required=6, may_propose=True, may_approve=True, may_kill=True,
+        signals_required=6, coverage_level=3, may_propose=True, may_approve=True, may_kill=True,
         kill_switch_on=False, etag="e1",
     )  # fmt: skip
     return replace(page, **changes)

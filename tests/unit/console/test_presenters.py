@@ -40,7 +40,7 @@ def test_the_first_screen_of_the_pictures() -> None:
         "1.84", "24", "8.4", "10.6k", "$0.94", "61%",
     ]  # fmt: skip
     assert [chip.text for chip in shown.chips] == ["Paging · TTFT", "In sync · rev 41"]
-    assert shown.coverage == "6 of 6 required signals found"
+    assert shown.coverage == "Coverage: level 3 of 4"
 
 
 def test_the_path_uses_one_scale_for_now_and_usual() -> None:
