@@ -124,7 +124,10 @@ def resolve(host: str, port: int, policy: FetchPolicy) -> str:
 
 def split_url(url: str) -> tuple[str, str, int, str]:
     """(scheme, host, port, path and query) of an address; raises FetchError if it is not plain."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise FetchError("the address is not readable", sent=False, kind="url") from error
     if parts.scheme not in ("http", "https"):
         raise FetchError("the address must start with http:// or https://", sent=False, kind="url")
     if parts.username or parts.password:

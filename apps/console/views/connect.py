@@ -94,7 +94,8 @@ def _typed(page: Page, step: str) -> tuple[Page, str]:
     secrets: dict[str, str] = {}
     notice = ""
     for name, raw in page.request.POST.items():
-        value = str(raw)
+        # PostgreSQL stores no NUL in texts.
+        value = str(raw).replace("\0", "")
         if name in _NOT_KEPT:
             continue
         if _SECRETS.fullmatch(name):

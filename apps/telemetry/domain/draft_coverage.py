@@ -212,4 +212,4 @@ def is_on_bound(threshold_s: float, bounds: Sequence[float]) -> bool:
 
 def nearest(threshold_s: float, bounds: Sequence[float]) -> float:
     """The bound nearest to a threshold, the smaller one of two equally near."""
-    return min(bounds, key=lambda bound: (abs(bound - threshold_s), bound))
+    return min(bounds, key=lambda bound: (round(abs(bound - threshold_s), 9), bound))

@@ -108,7 +108,11 @@ def metrics_address(text: str) -> str:
     """`host:port` or an address as the address of its metrics."""
     url = plain_address(text)
     url = url if "://" in url else f"http://{url}"
-    return url if urlsplit(url).path.strip("/") else f"{url.rstrip('/')}/metrics"
+    try:
+        has_path = bool(urlsplit(url).path.strip("/"))
+    except ValueError:
+        return url
+    return url if has_path else f"{url.rstrip('/')}/metrics"
 
 
 def check_prometheus(*, actor: Viewer, now: datetime, url: str, token: str = "") -> SourceTest:
