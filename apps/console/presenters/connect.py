@@ -62,6 +62,7 @@ class GroupRow:
     gpus: Field
     workers: tuple[WorkerRow, ...]
     names: str
+    against: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +204,20 @@ def _group(
         ),
         names=join([worker.name for worker in found.workers[:6]])
         + (" …" if len(found.workers) > 6 else ""),
+        against=_against(found),
     )
+
+
+def _against(found: FoundGroup) -> str:
+    """Workers of a group whose labels or traffic say another role."""
+    named = [worker for worker in found.workers if worker.against]
+    if not named:
+        return ""
+    return ngettext(
+        "{names} has evidence for another role: {evidence}",
+        "{count} workers have evidence for another role, such as {names}: {evidence}",
+        len(named),
+    ).format(count=len(named), names=named[0].name, evidence=join(named[0].against))
 
 
 def unread_lines(rows: Sequence[Unread]) -> list[Line]:

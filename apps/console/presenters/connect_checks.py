@@ -11,12 +11,13 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from apps.common import formatting
+from apps.overview.domain.types import Text
 from apps.telemetry.domain.coverage import CoverageLine, CoverageReport, Found
 from apps.telemetry.domain.draft_coverage import bucket_coverage
 
 from ..reader import Reader, duration
 from ..wording import connect as words
-from ..wording import labels
+from ..wording import labels, say
 from ..wording.kinds import join
 
 #: A clock that differs by more than this is told as a warning, in seconds.
@@ -133,15 +134,15 @@ def engine(profile: str) -> str:
     return str(words.ENGINES.get(profile, profile))
 
 
-def coverage_card(name: str, report: CoverageReport) -> CoverageCard:
+def coverage_card(name: str, report: CoverageReport, reader: Reader) -> CoverageCard:
     return CoverageCard(
         title=name,
         level=str(words.LEVELS[str(int(report.level))]),
-        lines=tuple(_coverage_line(line) for line in report.lines),
+        lines=tuple(_coverage_line(line, reader) for line in report.lines),
     )
 
 
-def _coverage_line(line: CoverageLine) -> Line:
+def _coverage_line(line: CoverageLine, reader: Reader) -> Line:
     params = line.params
     parts = []
     if "have" in params:
@@ -151,7 +152,8 @@ def _coverage_line(line: CoverageLine) -> Line:
         parts.append(_("not on every worker of {roles}").format(roles=without))
     if params.get("age_s") is not None:
         parts.append(_("{age} old").format(age=duration(params["age_s"])))
-    text = str(words.COVERAGE[line.code])
+    text = say(Text(f"coverage.{line.code}"), reader)
+    sentences = [join(parts)] if parts else []
     if line.code == "buckets":
         text = f"{'TTFT' if params['signal'] == 'ttft' else 'TPOT'}: {text}"
     shown = {
@@ -160,13 +162,13 @@ def _coverage_line(line: CoverageLine) -> Line:
         "nearest": _seconds(params.get("nearest_s")),
     }
     if line.effect:
-        parts.append(words.say(words.EFFECTS, line.effect, **shown))
+        sentences.append(words.say(words.EFFECTS, line.effect, **shown))
     if line.fix:
-        parts.append(words.say(words.FIXES, line.fix))
+        sentences.append(words.say(words.FIXES, line.fix))
     return Line(
         status=_STATUS[line.found],
         text=text,
-        sub=" ".join(parts),
+        sub=" · ".join(sentences),
         place=labels.word(labels.PLACES, line.place) if line.place else "",
         used_by=join(str(words.USED_BY[name]) for name in line.used_by),
         copy=line.fix_text or words.FIX_TEXTS.get(line.fix, ""),
@@ -225,8 +227,8 @@ def manifests(namespace: str) -> tuple[tuple[str, str], ...]:
 
 
 def bucket_lines(
-    ladders: Mapping[str, Sequence[float]], objectives: Mapping[str, float]
+    ladders: Mapping[str, Sequence[float]], objectives: Mapping[str, float], reader: Reader
 ) -> tuple[Line, ...]:
     """Objectives that lie off the ladder that they are measured with."""
     found = bucket_coverage(ladders, objectives)
-    return tuple(_coverage_line(line) for line in found if line.found is not Found.FOUND)
+    return tuple(_coverage_line(line, reader) for line in found if line.found is not Found.FOUND)

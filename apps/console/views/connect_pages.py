@@ -147,7 +147,7 @@ def _coverage_context(page: Page, text: Mapping[str, str], errors: Errors) -> di
                 objectives=aims.objectives.get(item.key, {}),
                 can_act=acts.passed(page.draft, item.key, page.reader.now),
             )
-            shown.append(checks.coverage_card(item.name, report))
+            shown.append(checks.coverage_card(item.name, report, page.reader))
     at = page.draft.found_at
     return {"cards": shown, "found_at": page.reader.time(at) if at else ""}
 
@@ -174,7 +174,9 @@ def _prices_context(page: Page, text: Mapping[str, str], errors: Errors) -> dict
                 ttft=one(f"ttft-{item.key}"),
                 tpot=one(f"tpot-{item.key}"),
                 warnings=checks.bucket_lines(
-                    acts.ladders_of(page.discovery, item), aims.objectives.get(item.key, {})
+                    acts.ladders_of(page.discovery, item),
+                    aims.objectives.get(item.key, {}),
+                    page.reader,
                 ),
             )
             for item in included

@@ -131,24 +131,6 @@ ENGINES: Final[Words] = {
     "dynamo_frontend": pgettext_lazy("engine", "Dynamo frontend"), "trtllm": "TensorRT-LLM",
 }  # fmt: skip
 
-COVERAGE: Final[Words] = {
-    "ttft": _("TTFT histogram"),
-    "tpot": _("TPOT or inter-token latency"),
-    "requests": _("requests as they arrive"),
-    "completions": _("finished requests"),
-    "input_tokens": _("input tokens"),
-    "output_tokens": _("output tokens"),
-    "waiting": _("waiting requests"),
-    "running": _("running requests"),
-    "kv_used": _("KV cache used"),
-    "queue_time": _("time in the queue"),
-    "kv_transfer": _("KV transfer time"),
-    "buckets": _("buckets against the objective"),
-    "roles": _("roles"),
-    "devices": _("GPU exporter"),
-    "commands": _("commands"),
-}
-
 LEVELS: Final[Words] = {
     "0": _("Level 0 of 4: what users feel is not measured yet"),
     "1": _("Level 1 of 4: see"),
