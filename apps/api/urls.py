@@ -8,7 +8,7 @@ from rest_framework.viewsets import ViewSetMixin
 
 from .docs import Docs, Schema
 from .errors import unknown_address
-from .v1 import commands, deployments, fleet, kill_switches, people, planning, workloads
+from .v1 import commands, connect, deployments, fleet, kill_switches, people, planning, workloads
 
 ENDPOINTS: dict[str, type[ViewSetMixin]] = {
     "clusters": fleet.Clusters,
@@ -20,7 +20,7 @@ ENDPOINTS: dict[str, type[ViewSetMixin]] = {
     "pools": fleet.Pools,
     "workers": fleet.Workers,
     "teams": fleet.Teams,
-    "sources": deployments.Sources,
+    "sources": connect.Sources,
     "coverage": deployments.Coverage,
     "profiles": deployments.Profiles,
     "slos": planning.Slos,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ipaddress
 import socket
+import ssl
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -94,13 +95,16 @@ class FetchResult:
 
 
 class _PinnedAdapter(HTTPAdapter):
-    """Connects to a checked address while Host and SNI keep the original name."""
+    """Connects to a checked address while Host and SNI keep the original name. Trusts the host's
+    own authorities (and `SSL_CERT_FILE`) beside the bundled ones: a Prometheus inside a company
+    often has a certificate of the company."""
 
     def __init__(self, host: str) -> None:
         self._host = host
         super().__init__(max_retries=0)
 
     def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
+        kwargs["ssl_context"] = ssl.create_default_context()
         kwargs["assert_hostname"] = self._host
         kwargs["server_hostname"] = self._host
         super().init_poolmanager(*args, **kwargs)
@@ -120,7 +124,10 @@ def resolve(host: str, port: int, policy: FetchPolicy) -> str:
 
 def split_url(url: str) -> tuple[str, str, int, str]:
     """(scheme, host, port, path and query) of an address; raises FetchError if it is not plain."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise FetchError("the address is not readable", sent=False, kind="url") from error
     if parts.scheme not in ("http", "https"):
         raise FetchError("the address must start with http:// or https://", sent=False, kind="url")
     if parts.username or parts.password:
@@ -181,6 +188,8 @@ def fetch(
         )
     except requests.ConnectTimeout as error:
         raise FetchError("no answer to the connection", sent=False, kind="connect") from error
+    except requests.exceptions.SSLError as error:
+        raise _tls_error(error) from error
     except requests.ConnectionError as error:
         refused = "refused" in str(error).lower() or "NewConnectionError" in str(error)
         message = "the connection was refused" if refused else "the connection broke"
@@ -195,6 +204,27 @@ def fetch(
     if 300 <= answer.status_code < 400 and answer.status_code != 304:
         raise FetchError("the server redirects; redirects are refused", sent=True, kind="redirect")
     return FetchResult(answer.status_code, body, dict(answer.headers), time.monotonic() - started)
+
+
+def _tls_error(error: Exception) -> FetchError:
+    """Why no secure connection came about. A refused handshake sent nothing; a failure after it
+    may have. The text of the library is read for its kind only, it is not shown."""
+    text = str(error).lower()
+    for part, kind, message in (
+        ("certificate has expired", "tls_expired", "the certificate has expired"),
+        ("not yet valid", "tls_expired", "the certificate is not valid yet"),
+        ("mismatch", "tls_host", "the certificate belongs to another name"),
+        ("doesn't match", "tls_host", "the certificate belongs to another name"),
+        ("is not valid for", "tls_host", "the certificate belongs to another name"),
+        ("self-signed", "tls_untrusted", "the certificate is signed by nobody we trust"),
+        ("self signed", "tls_untrusted", "the certificate is signed by nobody we trust"),
+        ("unable to get", "tls_untrusted", "the certificate is signed by nobody we trust"),
+        ("wrong version number", "tls_plain", "the server does not speak TLS on this port"),
+        ("record layer failure", "tls_plain", "the server does not speak TLS on this port"),
+    ):
+        if part in text:
+            return FetchError(message, sent=False, kind=kind)
+    return FetchError("the secure connection failed", sent=True, kind="tls")
 
 
 def _read_capped(answer: requests.Response, max_bytes: int, deadline: float) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import URLPattern, path
 
-from .views import actions, gallery, health, metrics, pages, people
+from .views import actions, connect, gallery, health, metrics, pages, people
 
 urlpatterns: list[URLPattern] = [
     path("healthz", health.healthz, name="healthz"),
@@ -23,6 +23,8 @@ urlpatterns: list[URLPattern] = [
         pages.deployment_block,
         name="deployment-block",
     ),
+    path("connect/", connect.start, name="connect"),
+    path("connect/<slug:step>/", connect.step, name="connect-step"),
     path("search/", pages.search, name="search"),
     path("recommendations/<str:number>/", pages.review, name="review"),
     path("recommendations/<str:number>/apply/", actions.apply, name="review-apply"),

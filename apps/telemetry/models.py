@@ -189,6 +189,33 @@ class HardwareCoverage(models.Model):
         return f"{self.devices_joined} of {self.devices_seen} GPUs"
 
 
+class ConnectDraft(models.Model):
+    """A cluster that a person is connecting: what was typed, tested and found, until it is done.
+
+    One per person, seen by that person alone. `typed` maps step and field to the text as typed;
+    secrets are not in it: `sealed` maps their names to sealed texts (DESIGN law 14). `test`,
+    `found` and `dry_runs` are results of explicit acts of the person.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    owner = models.OneToOneField(
+        "accounts.User", on_delete=models.CASCADE, related_name="connect_draft"
+    )
+    step = models.CharField(max_length=16, default="source")
+    typed = models.JSONField(default=dict)
+    sealed = models.JSONField(default=dict)
+    test = models.JSONField(null=True)
+    tested_at = models.DateTimeField(null=True)
+    found = models.JSONField(null=True)
+    found_at = models.DateTimeField(null=True)
+    dry_runs = models.JSONField(default=dict)
+    created_at = models.DateTimeField()
+    updated_at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"draft of {self.owner_id}"
+
+
 class FindingKind(models.TextChoices):
     """`role`: something contradicts a worker's role; `credibility`: a figure cannot be true."""
 

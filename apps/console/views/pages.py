@@ -16,6 +16,7 @@ from ..acts import Refused
 from ..presenters import command as command_presenter
 from ..presenters import deployment as deployment_presenter
 from ..presenters import fleet as fleet_presenter
+from ..presenters.connect import connect_button
 from ..viewer import reader_of, viewer_of
 from .common import conditional, error_context, private, signed_in
 
@@ -59,6 +60,7 @@ def _fleet_context(request: HttpRequest, *, is_list: bool) -> tuple[str, dict[st
     query = request.META.get("QUERY_STRING", "")
     return page.etag, {
         "fleet": shown,
+        "connect": connect_button(viewer_of(request)),
         "is_list": is_list,
         "nav": name,
         "filters": params,

@@ -187,9 +187,7 @@ def _update_worker(worker: Worker, view: WorkerView, now: datetime) -> None:
     if serving is Serving.SERVING and view.role and view.role != worker.role:
         record_role(now=now, worker_id=worker.pk, role=view.role, source=AttributeSource.REPORTED)
     elif (
-        serving is Serving.SERVING
-        and view.role
-        and worker.role_source != AttributeSource.REPORTED
+        serving is Serving.SERVING and view.role and worker.role_source != AttributeSource.REPORTED
     ):
         Worker.objects.filter(pk=worker.pk).update(role_source=AttributeSource.REPORTED)
     Worker.objects.filter(pk=worker.pk).update(

@@ -138,6 +138,11 @@ def decide(evidence: RoleEvidence) -> RoleDecision:
     )
 
 
+def claims_of(evidence: RoleEvidence) -> tuple[Claim, ...]:
+    """All evidence, most trusted first: the first one is why `decide` says what it says."""
+    return tuple(_claims(evidence))
+
+
 def _claims(evidence: RoleEvidence) -> Iterable[Claim]:
     """All claims, most trusted first."""
     if evidence.inventory_role and evidence.inventory_source in _INVENTORY:

@@ -80,6 +80,20 @@ TABLE: dict[tuple[str, str, str], tuple[Row, Body | None]] = {
         act(200, "operator", "approver", "admin"),
         lambda lab: {"deployment": SLUG, "on": True},
     ),
+    ("sources", "list", "POST"): (
+        act(201, "admin"),
+        lambda lab: {"cluster": lab.cluster.slug, "kind": "scrape"},
+    ),
+    ("sources", "detail", "PATCH"): (act(200, "admin"), lambda lab: {"interval_s": 30}),
+    # Whoever configures any cluster may ask; this address is refused before anything is sent.
+    ("sources", "test", "POST"): (
+        answers(403, admin=200, all_elsewhere=200),
+        lambda lab: {"kind": "prometheus", "url": "http://169.254.169.254/"},
+    ),
+    ("sources", "find", "POST"): (
+        answers(403, admin=422, all_elsewhere=422),
+        lambda lab: {"kind": "prometheus", "url": "http://169.254.169.254/"},
+    ),
     # Everybody holds a token here, and no token makes another.
     ("tokens", "list", "POST"): (
         answers(403),
@@ -89,6 +103,8 @@ TABLE: dict[tuple[str, str, str], tuple[Row, Body | None]] = {
     ("tokens", "detail", "GET"): (answers(404, operator=200, read_only=200), None),
     ("tokens", "detail", "DELETE"): (answers(404, operator=403, read_only=204), None),
 }
+#: Actions of a list, about no row of it.
+OF_NO_OBJECT = {("sources", "test"), ("sources", "find")}
 DEFAULTS = {"list": LIST, "detail": DETAIL}
 
 
@@ -141,6 +157,8 @@ def test_every_address_has_a_row() -> None:
 def address(lab: Lab, endpoint: str, action: str) -> str:
     if action == "list":
         return f"/api/v1/{endpoint}/"
+    if (endpoint, action) in OF_NO_OBJECT:
+        return f"/api/v1/{endpoint}/{action}/"
     detail = f"/api/v1/{endpoint}/{lab.numbers[endpoint]}/"
     return detail if action == "detail" else f"{detail}{action}/"
 

@@ -7,7 +7,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('telemetry', '0001_initial'),
+        ('telemetry', '0004_connect_draft'),
     ]
 
     operations = [
