@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
+from functools import cached_property
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -90,7 +91,7 @@ class Ref(Strict):
             )
         )
 
-    @property
+    @cached_property
     def key(self) -> str:
         """Identity of what is read: name and filters."""
         parts = [f"{k}={'|'.join(v)}" for k, v in sorted(self.labels.items())]

@@ -24,7 +24,8 @@ KV_SHARE = 0.85
 class Capacity:
     """What the calibration says about one worker.
 
-    `prefill_seconds` is E[S] of the present prompts; `decode` is G*, None without a TPOT objective.
+    `prefill_seconds` is E[S] of the uncached tokens of the present prompts; `decode` is G*, None
+    without a TPOT objective.
     """
 
     prefill_seconds: float | None

@@ -25,7 +25,8 @@ MIN_TOKENS_PER_S = 20.0
 def prefill_window(figures: DeploymentFigures, cv2: float = LENGTH_CV2) -> TimeSample | None:
     """Seconds of prefill work per prompt in this window, or None if it cannot be told.
 
-    Mean uncached tokens x (forward seconds per second / tokens per second).
+    Seconds per prompt are those of all its tokens (mean tokens x forward seconds per second over
+    tokens per second); they are learnt against the tokens that were computed.
     """
     phase = figures.prefill
     if phase is None:
@@ -39,7 +40,8 @@ def prefill_window(figures: DeploymentFigures, cv2: float = LENGTH_CV2) -> TimeS
         return None
     if tokens.number() < MIN_TOKENS_PER_S:
         return None
-    return prefill_sample(mean.number(), cv2, mean.number() * forward.number() / tokens.number())
+    seconds = mean.number() * forward.number() / tokens.number()
+    return prefill_sample(figures.mean_uncached_tokens.number(), cv2, seconds)
 
 
 def decode_window(figures: DeploymentFigures) -> TimeSample | None:

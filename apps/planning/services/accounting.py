@@ -35,7 +35,7 @@ def measured_now(
 
 def busy(loaded: Loaded, engine: Engine, targets: Targets) -> BusyShares:
     figures = loaded.figures
-    prompt, context = figures.mean_input_tokens, reading.mean_context(loaded)
+    prompt, context = figures.mean_uncached_tokens, reading.mean_context(loaded)
     seconds = None
     if prompt.value:
         seconds = engine.prefill.mean_seconds(prompt.number(), engine.length_cv2)

@@ -114,7 +114,7 @@ def circumstances(
 
 def _diagnose(loaded: Loaded, engine: Engine, busy: BusyShares, now: datetime) -> DiagnosisRecord:
     defaults, figures = loaded.defaults, loaded.figures
-    prompt = figures.mean_input_tokens
+    prompt = figures.mean_uncached_tokens
     seconds = per_token = None
     if prompt.value:
         seconds = engine.prefill.mean_seconds(prompt.number(), engine.length_cv2)

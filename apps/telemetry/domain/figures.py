@@ -9,9 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Final
 
 from apps.common.measurement import Measurement, State
 from apps.engines.window import HistogramIncrease
+
+#: The last token of a prompt is always computed, so a prompt is never wholly cached.
+LEAST_COMPUTED: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +153,17 @@ class DeploymentFigures:
         # A cached count that is not credible makes the difference so, too.
         state = State.CONFLICT if cached.state is State.CONFLICT else whole.state
         return replace(whole, value=computed, state=state, method="input_minus_cached")
+
+    @property
+    def mean_uncached_tokens(self) -> Measurement:
+        """Mean tokens of a prompt that had to be computed: what prefill work depends on. Equals
+        the prompt where no place reports cached tokens (its method then says so)."""
+        mean, whole = self.mean_input_tokens, self.input_tokens_per_s
+        computed = self.uncached_input_tokens_per_s
+        if mean.value is None or not whole.value or computed.method != "input_minus_cached":
+            return replace(mean, method="no_cached_tokens_reported")
+        share = max(LEAST_COMPUTED, computed.number() / whole.number())
+        return replace(mean, value=mean.number() * share, method="input_minus_cached")
 
     def phase(self, role: str) -> PhaseFigures | None:
         """The pool of a planned role."""

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from apps.fleet.domain.spans import SpanFacts, cuts, value_at
 
-from .units import Step, UnitPlace, UnitSeries
+from .units import Key, Step, UnitPlace, UnitSeries
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +96,28 @@ class Joiner:
 
     def devices(self, units: Sequence[UnitSeries]) -> Joined:
         """GPUs to workers: by the pod that uses one, else by its declared index on its node."""
-        return self._join(units, self._workers_of_device, is_exclusive=True)
+        return self._join(self._once_each(units), self._workers_of_device, is_exclusive=True)
 
     def hosts(self, units: Sequence[UnitSeries]) -> Joined:
         """Hosts to the workers on them; several workers may share one."""
         return self._join(units, self._workers_of_host, is_exclusive=False)
+
+    def _once_each(self, units: Sequence[UnitSeries]) -> list[UnitSeries]:
+        """Each GPU once. A pod that is no worker (an exporter's own, or one that left) says nothing
+        of who uses a GPU: its series are one with the others that say nothing, and nobody's where a
+        worker's pod is named for the same GPU."""
+        named = [unit for unit in units if self._by_pod(unit.place)]
+        taken = {unit.place.physical for unit in named}
+        others: dict[UnitPlace, list[UnitSeries]] = {}
+        for unit in units:
+            physical = unit.place.physical
+            if physical not in taken:
+                others.setdefault(physical, []).append(unit)
+        return [*named, *(_merged(place, mine) for place, mine in others.items())]
+
+    def _by_pod(self, place: UnitPlace) -> set[str]:
+        urls = self._pods.get((place.namespace.lower(), place.pod.lower()), set())
+        return urls if place.pod and len(urls) == 1 else set()
 
     def _join(
         self,
@@ -129,12 +146,11 @@ class Joiner:
         )
 
     def _workers_of_device(self, place: UnitPlace) -> set[str]:
-        if place.pod:
-            urls = self._pods.get((place.namespace.lower(), place.pod.lower()), set())
-            if len(urls) == 1:
-                for url in urls:
-                    self.learn_host(place.node, url)
-                return urls
+        named = self._by_pod(place)
+        for url in named:
+            self.learn_host(place.node, url)
+        if named:
+            return named
         if place.gpu.isdigit():
             for name in host_names(place.node):
                 urls = self._devices.get((name, int(place.gpu)), set())
@@ -147,3 +163,20 @@ class Joiner:
             if name in self._hosts:
                 return self._hosts[name]
         return set()
+
+
+def _merged(place: UnitPlace, units: Sequence[UnitSeries]) -> UnitSeries:
+    """One unit of several names: a gauge counts once, increases follow one another."""
+    gauges: dict[Key, float] = {}
+    for unit in units:
+        for key, value in unit.gauges.items():
+            gauges[key] = max(gauges.get(key, value), value)
+    steps = [step for unit in units for step in unit.steps]
+    together: dict[tuple[datetime, datetime], dict[Key, float]] = {}
+    for step in steps:
+        sums = together.setdefault((step.start, step.end), {})
+        for key, value in step.increases.items():
+            sums[key] = sums.get(key, 0.0) + value
+    return UnitSeries(
+        place, gauges, tuple(Step(*span, sums) for span, sums in sorted(together.items()))
+    )

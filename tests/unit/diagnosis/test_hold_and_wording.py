@@ -6,12 +6,13 @@ from datetime import timedelta
 
 import pytest
 
+from apps.common.units import Unit
 from apps.diagnosis import wording
 from apps.diagnosis.domain.calibration import PER_CELL, decode_window, prefill_window, retain
 from apps.diagnosis.domain.causes import Cause
 from apps.diagnosis.domain.hold import decide, keep_since
 
-from .builders import AT, figures, lost
+from .builders import AT, figures, lost, ok
 
 
 def test_the_first_finding_stands_at_once() -> None:
@@ -43,6 +44,19 @@ def test_prefill_window_is_work_per_prompt() -> None:
     assert sample is not None
     assert sample.seconds == pytest.approx(1150 * 0.66 / 6325)
     assert sample.features == (1.0, 1150, pytest.approx(1150**2 * 2))
+
+
+def test_prefill_work_is_learnt_against_the_tokens_that_were_computed() -> None:
+    """40 % of the prompt was cached: the same seconds, of 690 tokens."""
+    cached = figures(cached_tokens_per_s=ok(0.4 * 6325, Unit.TOKENS_PER_SECOND))
+    sample = prefill_window(cached)
+    assert sample is not None
+    assert sample.seconds == pytest.approx(1150 * 0.66 / 6325)
+    assert sample.features == (1.0, pytest.approx(690), pytest.approx(690**2 * 2))
+    assert cached.mean_uncached_tokens.value == pytest.approx(690)
+    assert figures().mean_uncached_tokens.value == 1150
+    whole = figures(cached_tokens_per_s=ok(6325, Unit.TOKENS_PER_SECOND))
+    assert whole.mean_uncached_tokens.value == pytest.approx(0.05 * 1150)
 
 
 def test_decode_window_uses_littles_law() -> None:

@@ -21,7 +21,8 @@ from apps.engines.window import (
     Window,
 )
 from apps.fleet.domain.spans import SpanFacts
-from apps.telemetry.collectors.hardware import units_of_readings
+from apps.telemetry.collectors.client import Row
+from apps.telemetry.collectors.hardware import units_of_prometheus, units_of_readings
 from apps.telemetry.domain.hardware import SHARED, Part, hardware_windows
 from apps.telemetry.domain.hardware_figures import changes_of_faults, hardware_figures
 from apps.telemetry.domain.joining import DeclaredDevice, Joiner, WorkerPlace, host_names
@@ -445,3 +446,85 @@ def test_a_host_in_its_spellings(text_: str, names: tuple[str, ...]) -> None:
 
 def test_the_place_of_a_slice_is_its_own() -> None:
     assert UnitPlace("n", "0", part="3").name == "n 0 3"
+
+
+class Answers:
+    """Stands for a Prometheus: answers by metric name, and remembers what it was asked."""
+
+    def __init__(self, **by_name: list[Row]) -> None:
+        self.by_name = by_name
+        self.asked: list[tuple[str, float]] = []
+
+    def query(self, expression: str, at_s: float) -> list[Row]:
+        self.asked.append((expression, at_s))
+        if expression.startswith("group by (__name__)"):
+            return [Row({"__name__": name}, 1) for name in self.by_name]
+        return next(rows for name, rows in self.by_name.items() if f'"{name}"' in expression)
+
+
+def row(value: float, **labels: str) -> Row:
+    return Row({"Hostname": "n1", "gpu": "0", "UUID": "u", **labels}, value)
+
+
+def asked(source: Answers, *edges: datetime, jobs: tuple[str, ...] = ()) -> tuple[UnitSeries, ...]:
+    return units_of_prometheus(source, DCGM, jobs, edges, max_age_s=30)  # type: ignore[arg-type]
+
+
+def test_a_prometheus_is_asked_once_for_each_metric_that_exists() -> None:
+    """However many GPUs there are."""
+    power = [row(300, gpu=str(index), UUID=str(index)) for index in range(500)]
+    source = Answers(DCGM_FI_DEV_POWER_USAGE=power, DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION=power)
+    found = asked(source, START, END)
+    assert len(found) == 500
+    assert len(source.asked) == 3
+    assert source.asked[1][1] == END.timestamp()
+    assert any("increase(" in text_ and "[60000ms]" in text_ for text_, _ in source.asked)
+
+
+def test_each_piece_of_a_cut_span_has_its_own_increase() -> None:
+    source = Answers(DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION=[row(2000)])
+    (unit,) = asked(source, START, at(20), END)
+    assert [(step.start, step.end) for step in unit.steps] == [(START, at(20)), (at(20), END)]
+    assert not unit.gauges
+    worker = replace(
+        PREFILL,
+        devices=(DeclaredDevice("n1", 0),),
+        roles=(SpanFacts("decode", START, at(20)), SpanFacts("prefill", at(20), None)),
+    )
+    joined = windows((unit,), worker)
+    assert set(joined) == {"prefill/device"}  # nothing of decode reports at the end
+    assert counter(joined["prefill/device"], Signal.DEVICE_ENERGY).increase == pytest.approx(2)
+
+
+def test_at_the_first_tick_there_are_gauges_only() -> None:
+    source = Answers(
+        DCGM_FI_DEV_POWER_USAGE=[row(300)], DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION=[row(5)]
+    )
+    (unit,) = asked(source, END)
+    assert (len(unit.gauges), unit.steps) == (1, ())
+
+
+def test_an_exporter_that_restarted_counts_gauges_once_and_goes_on_with_its_counters() -> None:
+    """Until the old series is stale both names answer."""
+    both = [row(300, pod="exporter-a"), row(310, pod="exporter-b")]
+    source = Answers(DCGM_FI_DEV_POWER_USAGE=both, DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION=both)
+    worker = replace(PREFILL, devices=(DeclaredDevice("n1", 0),))
+    window = windows(asked(source, START, END), worker)["prefill/device"]
+    assert gauge(window, Signal.DEVICE_POWER).total == 310
+    assert counter(window, Signal.DEVICE_ENERGY).increase == pytest.approx(0.61)
+
+
+def test_a_pod_that_left_does_not_give_its_gpu_to_the_inventorys_worker_too() -> None:
+    rows = [
+        row(300, exported_pod="gone", exported_namespace="serving"),
+        row(320, exported_pod="qwen3-prefill-0", exported_namespace="serving"),
+    ]
+    worker = replace(PREFILL, devices=(DeclaredDevice("n1", 0),))
+    found = windows(asked(Answers(DCGM_FI_DEV_POWER_USAGE=rows), START, END), worker)
+    assert gauge(found["prefill/device"], Signal.DEVICE_POWER).total == 320
+
+
+def test_jobs_limit_where_exporters_are_looked_for() -> None:
+    source = Answers(DCGM_FI_DEV_POWER_USAGE=[row(300)])
+    asked(source, START, END, jobs=("dcgm",))
+    assert all('job=~"dcgm"' in text_ for text_, _ in source.asked)
