@@ -116,10 +116,18 @@ def _check_roles(
     now: datetime,
 ) -> tuple[list[Disagreement], frozenset[str]]:
     """What contradicts roles now, and the workers whose silence leaves earlier findings open."""
+    since = {
+        span.subject_id: span.valid_from
+        for span in fleet.role_spans([w.id for w in topology.workers], now, now)
+        if span.valid_to is None
+    }
+    # Labels that were seen before a role change say nothing about the role after it.
     observed = {
         target.worker_id: Observed.from_json(target.observed)
         for target in targets
         if target.worker_id is not None
+        and target.observed_at is not None
+        and target.observed_at >= since.get(target.worker_id, target.observed_at)
     }
     merged = {scope: merge_windows(chain) for scope, chain in windows.items() if chain}
     found: list[Disagreement] = []

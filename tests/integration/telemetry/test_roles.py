@@ -9,6 +9,7 @@ import pytest
 from apps.engines.codec import window_to_json
 from apps.engines.window import CounterIncrease, HistogramIncrease, Signal, Window
 from apps.fleet.models import Span, Worker
+from apps.fleet.services import record_role
 from apps.telemetry import coverage, services
 from apps.telemetry.models import StoredFinding, StoredWindow, Target
 
@@ -123,6 +124,20 @@ def test_a_decode_worker_that_prefills_is_kept_with_its_since_time(metric_fleet)
     found.refresh_from_db()
     assert found.ended_at == fleet.at
     assert coverage.role_findings(fleet.deployment, fleet.at) == []
+
+
+def test_labels_seen_before_a_role_change_contradict_nothing(metric_fleet) -> None:
+    fleet = metric_fleet
+    fleet.collect()
+    check(fleet)
+    fleet.at += timedelta(seconds=30)
+    record_role(now=fleet.at, worker_id=fleet.workers["d0"].pk, role="prefill", source="reported")
+    fleet.at += timedelta(seconds=30)
+    check(fleet)
+    assert not StoredFinding.objects.exists()
+    fleet.at += timedelta(seconds=300)
+    check(fleet)
+    assert StoredFinding.objects.get().code == "label_contradicts", "its engine still says decode"
 
 
 def test_checking_twice_writes_the_same(metric_fleet) -> None:
