@@ -11,7 +11,7 @@ from apps.engines.window import CounterIncrease, HistogramIncrease, Signal, Wind
 from apps.fleet.models import Span, Worker
 from apps.fleet.services import record_role
 from apps.telemetry import coverage, services
-from apps.telemetry.models import StoredFinding, StoredWindow, Target
+from apps.telemetry.models import Source, StoredFinding, StoredWindow, Target
 
 pytestmark = pytest.mark.django_db
 
@@ -146,3 +146,15 @@ def test_checking_twice_writes_the_same(metric_fleet) -> None:
     store(fleet, "decode", fleet.url("d0"), computed=500, transferred=9000)
     assert check(fleet) == check(fleet)
     assert StoredFinding.objects.filter(code="decode_prefills").count() == 1
+
+
+def test_what_does_not_answer_is_not_waited_for(metric_fleet) -> None:
+    """A dead source or target costs a check nothing: the collect tells when it is back."""
+    fleet = metric_fleet
+    fleet.servers["d1"].stop()
+    fleet.collect()
+    assert services.observe_targets(deployment=fleet.deployment, now=fleet.at) == 4
+    assert services.observe_targets(deployment=fleet.deployment, now=fleet.at) == 0
+    Source.objects.update(state="down")
+    fleet.at += timedelta(hours=1)
+    assert services.observe_targets(deployment=fleet.deployment, now=fleet.at) == 0
