@@ -52,6 +52,24 @@ def test_a_fleet_without_hardware_exporters_reaches_level_two(metric_fleet) -> N
     assert found["buckets"].found is Found.FOUND
 
 
+def test_histograms_that_are_read_less_often_are_still_found(metric_fleet) -> None:
+    """A large fleet reads counters and gauges at every tick, histograms each minute."""
+    fleet = metric_fleet
+    serve_and_collect(fleet)
+    for row in StoredWindow.objects.filter(end=fleet.at):
+        window = window_from_json(row.payload, scope=row.scope, start=row.start, end=row.end)
+        bare = {s: v for s, v in window.values.items() if not isinstance(v, HistogramIncrease)}
+        row.payload = window_to_json(replace(window, values=bare))
+        row.start, row.end = row.end, row.end + timedelta(seconds=5)
+        row.pk = None
+        row.save()
+    fleet.at += timedelta(seconds=5)
+    level, found = lines(fleet, {"ttft": 1.0})
+    assert level is Level.EXPLAIN
+    assert found["ttft"].found is Found.FOUND
+    assert found["buckets"].found is Found.FOUND
+
+
 def test_a_silent_worker_and_a_renamed_family_are_told(metric_fleet) -> None:
     fleet = metric_fleet
     serve_and_collect(fleet)
