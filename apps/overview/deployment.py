@@ -13,7 +13,7 @@ from apps.common.units import Unit
 from apps.fleet import selectors as fleet
 
 from . import changes as change_lines
-from . import cost, coverage, diagnosis, path, pools, recommendation, series, sources
+from . import cost, coverage, diagnosis, inventory, path, pools, recommendation, series, sources
 from .domain.types import (
     Banner,
     DeploymentPage,
@@ -178,7 +178,7 @@ def _sync(loaded: Loaded) -> Sync:
 
 
 def _banners(loaded: Loaded) -> list[Banner]:
-    banners = [*sources.banners(loaded)]
+    banners = [*sources.banners(loaded), *inventory.banners(loaded)]
     if loaded.kill_switch:
         banners.append(Banner(Status.CRIT, Text("banner.kill_switch")))
     backend = loaded.backend

@@ -251,7 +251,7 @@ KINDS: Final[Mapping[str, Formatter]] = {
     **_group("per_hour saved extra per_day", _money),
     "per_million": _unit_cost,
     # Decimal
-    **_group("gpus gpus_free gpus_needed from_gpus to_gpus", _gpus),
+    **_group("gpus gpus_free gpus_needed gpus_total gpus_used from_gpus to_gpus", _gpus),
     # float
     "burn": lambda v, p, r: f"{number(v):.1f}×" if number(v) is not None else formatting.MISSING,
     "times": lambda v, p, r: f"{number(v):.1f}×" if number(v) is not None else formatting.MISSING,

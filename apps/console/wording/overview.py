@@ -117,6 +117,12 @@ BANNERS: Final[Sentences] = {
         _("Somebody changed the workers outside."),
     ),
     "banner.not_credible": (_("Not credible, so not acted on: {signals}. See coverage."),),
+    "banner.gpus_beyond_inventory": (
+        _(
+            "{gpus_used} GPUs are in use, but the inventory of the cluster has {gpus_total}. "
+            "Declare the missing nodes. Until then no GPU counts as free."
+        ),
+    ),
     "banner.scope": (_("You see {visible} of {total} deployments."),),
 }
 

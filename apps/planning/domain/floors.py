@@ -34,9 +34,12 @@ def restored(current: Pair, limits: Limits, donors: frozenset[str]) -> Pair | No
         min_decode=min(floor.decode, current.decode),
     )
     options = [p for p in lattice(current, least) if _restores(p, current, floor, donors)]
-    return min(
-        options, key=lambda p: (_shortfall(p, floor), p.moved_from(current), p), default=None
-    )
+
+    def key(pair: Pair) -> tuple[int, int, int, Pair]:
+        # Nearest to the floors, from nobody if there are free GPUs, with few moves.
+        return (_shortfall(pair, floor), _shortfall(pair, current), pair.moved_from(current), pair)
+
+    return min(options, key=key, default=None)
 
 
 def is_step_to(target: Pair, current: Pair, floor: Pair) -> bool:
@@ -83,4 +86,5 @@ def _restores(pair: Pair, current: Pair, floor: Pair, donors: frozenset[str]) ->
 
 
 def _shortfall(pair: Pair, floor: Pair) -> int:
+    """Workers that `pair` lacks to `floor`, over both roles."""
     return max(0, floor.prefill - pair.prefill) + max(0, floor.decode - pair.decode)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from uuid import uuid4
 
@@ -20,6 +21,8 @@ from apps.fleet.selectors import NotVisible
 from apps.planning.models import Evaluation, PredictionScore, Recommendation
 from apps.slo import services as slo
 from apps.slo.domain.objective import ObjectiveSignal
+from apps.telemetry import selectors as telemetry
+from tests.unit.diagnosis.builders import figures
 
 from .world import T0, Stage, figure
 
@@ -72,6 +75,21 @@ def test_without_measurements_nothing_is_invented(stage: Stage, rooms: RoomFacts
     assert rooms.appliable(deployment) is None
     with pytest.raises(errors.DataStale):
         stage.propose()
+
+
+@pytest.mark.parametrize("state", [State.NO_DATA, State.CONFLICT])
+def test_a_figure_that_fresh_windows_lack_or_contradict_is_no_ground_for_a_reduction(
+    stage: Stage, rooms: RoomFacts, monkeypatch: pytest.MonkeyPatch, state: State
+) -> None:
+    """Its window is new, so that its age alone would say "fresh" (DESIGN law 1)."""
+    found = figures(at=T0)
+    monkeypatch.setattr(telemetry, "figures", lambda deployment, now: found)
+    fresh = rooms.data_age_s(stage.deployment, T0)
+    assert fresh is not None
+    assert found.decode is not None
+    lacking = found.decode.kv_used.with_state(state)
+    found = replace(found, decode=replace(found.decode, kv_used=lacking))
+    assert rooms.data_age_s(stage.deployment, T0) is None
 
 
 def test_a_recommendation_goes_through_the_door(stage: Stage, rooms: RoomFacts) -> None:

@@ -9,9 +9,14 @@ from typing import Any
 
 import pytest
 
+from apps.accounts.domain.authorize import SYSTEM
+from apps.commands.services import planned
 from apps.common.measurement import Measurement, State
 from apps.fleet import selectors as fleet_selectors
-from apps.fleet.models import Pool, Worker
+from apps.fleet.models import Device, Pool, Worker
+from apps.overview import inventory
+from apps.overview.domain.types import Text
+from apps.overview.loaded import Loaded
 from apps.planning import selectors, services
 from apps.planning.models import Evaluation, Recommendation
 from apps.telemetry import selectors as telemetry
@@ -44,6 +49,11 @@ SHORT_PROMPTS = {"per_tick": 60, "prompt": 1_000, "ttft_s": 0.4, "tpot_s": 0.023
 
 def open_one(fleet: LiveFleet) -> Recommendation | None:
     return selectors.open_recommendation(fleet.deployment)
+
+
+def loaded(fleet: LiveFleet) -> Loaded:
+    deployment = fleet_selectors.deployment_by_id(fleet.deployment.pk)
+    return Loaded(deployment=deployment, now=fleet.at, viewer=SYSTEM)
 
 
 def step(fleet: LiveFleet, targets: dict[str, int]) -> None:
@@ -179,8 +189,6 @@ def test_a_floor_is_not_restored_with_gpus_that_nobody_has(two_and_two: LiveFlee
     fleet = two_and_two
     fleet.load(4, 20)
     Pool.objects.filter(deployment=fleet.deployment, role="decode").update(min_workers=3)
-    from apps.fleet.models import Device
-
     Device.objects.filter(index__gte=4).delete()
     fleet.saw_inventory(fleet.at)
     for server in fleet.servers.values():
@@ -233,3 +241,12 @@ def test_hidden_gpus_do_not_shrink_the_inventory(two_and_two: LiveFleet) -> None
     after = Measurement.from_json(result.evaluation.costs["total_per_hour"])
     assert fleet_selectors.gpus_provisioned(cluster, fleet.at) == 8
     assert (after.value, after.state) == (total.value, total.state)
+    assert list(inventory.banners(loaded(fleet))) == []
+
+    Device.objects.filter(index__gte=3).delete()
+    (told,) = inventory.banners(loaded(fleet))
+    assert told.text == Text("banner.gpus_beyond_inventory", {"gpus_used": 4, "gpus_total": 3})
+    assert planned.free_gpus(fleet.deployment, now=fleet.at) == -1, "not cut to 0"
+    result = fleet.evaluate()
+    again = Measurement.from_json(result.evaluation.costs["total_per_hour"])
+    assert again.value == total.value, "what runs is still paid for"

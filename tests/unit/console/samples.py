@@ -48,7 +48,18 @@ _FIGURES = frozenset(
      "size", "speed", "demand", "first", "second", "price"}
 )  # fmt: skip
 _MONEY = frozenset(
-    {"per_hour", "saved", "extra", "per_day", "per_million", "gpus", "gpus_free", "gpus_needed"}
+    {
+        "per_hour",
+        "saved",
+        "extra",
+        "per_day",
+        "per_million",
+        "gpus",
+        "gpus_free",
+        "gpus_needed",
+        "gpus_total",
+        "gpus_used",
+    }
 )
 _TEXT = frozenset(
     {"name", "worker", "peer", "who", "source", "deployment", "command", "recommendation",
