@@ -20,9 +20,9 @@ from apps.slo.domain.objective import ObjectiveSignal
 from apps.telemetry.collectors.probe import ProbeFailed
 from apps.telemetry.domain.draft_coverage import nearest
 from apps.telemetry.domain.found import Discovery
-from apps.telemetry.models import ConnectDraft
 from apps.telemetry.services import connect, drafts
 from apps.telemetry.services.discover import find_at_addresses, find_in_prometheus
+from apps.telemetry.services.drafts import ConnectDraft
 from apps.telemetry.services.source_test import (
     SourceTest,
     check_addresses,
@@ -115,6 +115,12 @@ def defaults_of_prices(
             shown = Decimal(str(value)) * (1000 if code == "tpot" else 1)
             text[f"{code}-{item.key}"] = format(shown.normalize(), "f")
     return text
+
+
+def currency() -> str:
+    """The currency of the price book that prices are set in."""
+    book = cost_selectors.default_book()
+    return book.currency if book is not None else "USD"
 
 
 def ladders_of(discovery: Discovery | None, chosen: Chosen) -> Mapping[str, Sequence[float]]:
@@ -270,7 +276,7 @@ def finish(
     try:
         with transaction.atomic():
             # A second click finds no draft any more, and creates nothing twice.
-            if not ConnectDraft.objects.select_for_update().filter(pk=draft.pk).exists():
+            if not drafts.hold(draft):
                 raise connect.ConnectRefused("draft_gone")
             made = connect.connect_cluster(actor=actor, now=now, plan=plan)
             _prices(actor, now, aims)

@@ -16,9 +16,9 @@ from apps.accounts.domain.authorize import Viewer
 from apps.fleet import selectors as fleet
 from apps.telemetry.domain.draft_coverage import draft_report
 from apps.telemetry.domain.found import Discovery
-from apps.telemetry.models import ConnectDraft
 from apps.telemetry.services import connect as services
 from apps.telemetry.services import drafts
+from apps.telemetry.services.drafts import ConnectDraft
 from apps.telemetry.services.source_test import may_connect
 
 from ..connecting import acts, fields
@@ -82,6 +82,7 @@ def show(
         "refused": message,
         "has_draft": page.draft.created_at is not None and bool(page.draft.typed),
         "back": _back(step),
+        "hints": words.HINTS,
         **_CONTEXTS[step](page, text, errors or {}),
     }
     return private(render(page.request, f"pages/connect/{step}.html", context, status=status))
@@ -168,6 +169,7 @@ def _prices_context(page: Page, text: Mapping[str, str], errors: Errors) -> dict
             for slug in fields.accelerators_of(included)
         ],
         "may_price": fields.may_price(page.actor),
+        "currency": acts.currency(),
         "objectives": [
             presenter.ObjectiveRow(
                 title=item.name,

@@ -64,7 +64,9 @@ def test_a_step_looks_right_and_never_scrolls_sideways(
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize(("theme", "language"), [("light", "en"), ("dark", "zh-hans")])
 @pytest.mark.parametrize("step", STEPS)
-def test_no_violation(step: str, theme: str, language: str, draft: ConnectDraft, visit: Any) -> None:
+def test_no_violation(
+    step: str, theme: str, language: str, draft: ConnectDraft, visit: Any
+) -> None:
     page = visit(f"/connect/{step}/", theme=theme, language=language, bypass_csp=True)
     assert violations(page) == []
 
