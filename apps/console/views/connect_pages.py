@@ -125,12 +125,24 @@ def _find_context(page: Page, text: Mapping[str, str], errors: Errors) -> dict[s
         return {"cards": ()}
     chosen, _ = page.chosen()
     return {
-        "cards": presenter.cards(chosen, discovery, text, errors, fields.MAX_SINGLE),
+        "cards": presenter.cards(
+            chosen, discovery, text, errors, fields.MAX_SINGLE, _connected(page.actor, discovery)
+        ),
         "unread": presenter.unread_lines(discovery.unread),
         "accelerators": list(fleet.accelerators().values_list("slug", "name")),
         "environments": [(e, labels.word(labels.ENVIRONMENTS, e)) for e in fields.environments()],
         "teams": list(accounts.teams_for(page.actor)),
         "found_at": page.reader.time(page.draft.found_at) if page.draft.found_at else "",
+    }
+
+
+def _connected(actor: Viewer, discovery: Discovery) -> dict[str, str]:
+    """Worker address -> the visible deployment that has it already."""
+    urls = {worker.url for item in discovery.deployments for worker in item.workers}
+    return {
+        url: slug
+        for url, slug in fleet.workers_for(actor).values_list("url", "deployment__slug")
+        if url in urls
     }
 
 
