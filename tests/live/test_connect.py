@@ -130,5 +130,21 @@ def connect(one: Product, item: dict[str, Any], url: str) -> None:
     workers = (
         "select count(*) from fleet_worker w join fleet_deployment d on d.id = w.deployment_id"
     )
+    scrape_through_the_router(browser, item)
     (count,) = one.rows(f"{workers} where d.slug = 'west-chat'")[0]
     assert count == len(item["workers"])
+
+
+def scrape_through_the_router(browser: Browser, item: dict[str, Any]) -> None:
+    """No Prometheus: the router's list of workers gives addresses and roles."""
+    router = item["router"]
+    browser.go(
+        "source", "test", "/connect/source/", kind="scrape", router_url=router["url"],
+        router_key=router["read_key"], addresses=router["metrics_url"], cluster_name="East",
+    )  # fmt: skip
+    page = browser.see("source")
+    assert "Metrics can be read." in page
+    assert router["read_key"] not in page
+    assert all(worker["metrics_url"] in page for worker in item["workers"])
+    browser.go("source", "next", "/connect/find/")
+    assert "the router says so" in browser.see("find")

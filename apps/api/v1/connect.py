@@ -21,12 +21,12 @@ from apps.api.errors import Problem
 from apps.common.clock import utcnow
 from apps.common.fetch import FetchError
 from apps.fleet import selectors as fleet
-from apps.fleet.models import Cluster, Deployment
 from apps.telemetry import selectors as telemetry
 from apps.telemetry import services
 from apps.telemetry.collectors.probe import ProbeFailed
 from apps.telemetry.domain.found import Discovery
 from apps.telemetry.services import discover, source_test
+from apps.telemetry.services.connect import Cluster, Deployment
 from apps.telemetry.services.source_test import SourceTest
 
 from . import deployments

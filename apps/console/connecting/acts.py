@@ -19,10 +19,10 @@ from apps.slo import services as slo
 from apps.slo.domain.objective import ObjectiveSignal
 from apps.telemetry.collectors.probe import ProbeFailed
 from apps.telemetry.domain.draft_coverage import nearest
-from apps.telemetry.domain.found import Discovery
-from apps.telemetry.models import ConnectDraft
+from apps.telemetry.domain.found import Discovery, Unread
 from apps.telemetry.services import connect, drafts
 from apps.telemetry.services.discover import find_at_addresses, find_in_prometheus
+from apps.telemetry.services.drafts import ConnectDraft
 from apps.telemetry.services.source_test import (
     SourceTest,
     check_addresses,
@@ -37,6 +37,8 @@ from .fields import Aims, Chosen, Errors, Source
 PROPOSED: Final = {"ttft": 2.0, "tpot": 0.05}
 #: A dry run older than this does not allow a command mode.
 DRY_RUN_S: Final = 3600
+#: Deployments of one draft: each has about a dozen fields, and a form may hold 1,000.
+MAX_DEPLOYMENTS: Final = 50
 ADAPTERS: Final = ("noop", "router_workers")
 #: Secrets by what they are for; those of a backend carry the deployment's key.
 TOKEN, ROUTER_KEY = "token", "router_key"
@@ -63,8 +65,18 @@ def find(*, actor: Viewer, now: datetime, draft: ConnectDraft, source: Source) -
         found = _find(actor, now, draft, source)
     except ProbeFailed as error:
         return error.code
-    drafts.keep_found(actor=actor, now=now, found=found)
+    drafts.keep_found(actor=actor, now=now, found=_capped(found))
     return ""
+
+
+def _capped(found: Discovery) -> Discovery:
+    """As many deployments as one form can hold; the rest is told, to be connected afterwards."""
+    rest = found.deployments[MAX_DEPLOYMENTS:]
+    if not rest:
+        return found
+    line = Unread("", "too_many", len(rest), tuple(item.slug for item in rest[:3]))
+    kept = found.deployments[:MAX_DEPLOYMENTS]
+    return replace(found, deployments=kept, unread=(line, *found.unread))
 
 
 def _find(actor: Viewer, now: datetime, draft: ConnectDraft, source: Source) -> Discovery:
@@ -115,6 +127,12 @@ def defaults_of_prices(
             shown = Decimal(str(value)) * (1000 if code == "tpot" else 1)
             text[f"{code}-{item.key}"] = format(shown.normalize(), "f")
     return text
+
+
+def currency() -> str:
+    """The currency of the price book that prices are set in."""
+    book = cost_selectors.default_book()
+    return book.currency if book is not None else "USD"
 
 
 def ladders_of(discovery: Discovery | None, chosen: Chosen) -> Mapping[str, Sequence[float]]:
@@ -270,7 +288,7 @@ def finish(
     try:
         with transaction.atomic():
             # A second click finds no draft any more, and creates nothing twice.
-            if not ConnectDraft.objects.select_for_update().filter(pk=draft.pk).exists():
+            if not drafts.hold(draft):
                 raise connect.ConnectRefused("draft_gone")
             made = connect.connect_cluster(actor=actor, now=now, plan=plan)
             _prices(actor, now, aims)

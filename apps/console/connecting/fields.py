@@ -16,15 +16,14 @@ from django.conf import settings
 
 from apps.accounts import selectors as accounts
 from apps.accounts.domain.authorize import ObjectScope, Permission, Viewer
-from apps.accounts.models import Team
 from apps.common.fetch import FetchError, split_url
 from apps.fleet import selectors as fleet
-from apps.fleet.models import Cluster
 from apps.telemetry.collectors.promql import label
 from apps.telemetry.domain.discovery import slug_of
 from apps.telemetry.domain.found import FoundDeployment, FoundEdge, FoundGroup, FoundWorker
-from apps.telemetry.models import ConnectDraft
 from apps.telemetry.services import connect, drafts
+from apps.telemetry.services.connect import Cluster, Team
+from apps.telemetry.services.drafts import ConnectDraft
 from apps.telemetry.services.source_test import MAX_ADDRESSES, metrics_address
 
 _SLUG: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
@@ -153,7 +152,7 @@ def _cluster(
         errors["cluster_name"] = "required"
     elif not _SLUG.fullmatch(slug):
         errors["cluster_slug"] = "bad_slug"
-    elif Cluster.objects.filter(slug=slug).exists():
+    elif connect.is_cluster_slug_taken(slug):
         errors["cluster_slug"] = "cluster_slug_taken"
     return None, name[:120], slug
 

@@ -70,6 +70,7 @@ class DeploymentCard:
     key: str
     title: str
     sub: str
+    known: str
     is_included: bool
     name: Field
     slug: Field
@@ -133,6 +134,7 @@ def cards(
     text: Mapping[str, str],
     errors: Errors,
     max_single: int,
+    connected: Mapping[str, str],
 ) -> tuple[DeploymentCard, ...]:
     edges = {e.instance: e.scope for d in discovery.deployments for e in d.edges}
     scopes = {
@@ -155,6 +157,7 @@ def cards(
                     "namespace {namespace} · {count} workers",
                     count,
                 ).format(namespace=namespace, count=count),
+                known=_known(item, connected),
                 is_included=item.is_included,
                 name=read(f"name-{key}", text, item.found.name, errors),
                 slug=read(f"slug-{key}", text, item.found.slug, errors),
@@ -208,6 +211,14 @@ def _group(
     )
 
 
+def _known(item: Chosen, connected: Mapping[str, str]) -> str:
+    """Says that workers of it are connected already (`connected`: worker address -> deployment)."""
+    slugs = {connected[w.url] for w in item.found.workers if w.url in connected}
+    if not slugs:
+        return ""
+    return _("Its workers are connected already, as {names}.").format(names=join(sorted(slugs)))
+
+
 def _against(found: FoundGroup) -> str:
     """Workers of a group whose labels or traffic say another role."""
     named = [worker for worker in found.workers if worker.against]
@@ -223,6 +234,15 @@ def _against(found: FoundGroup) -> str:
 def unread_lines(rows: Sequence[Unread]) -> list[Line]:
     lines = []
     for row in rows:
+        if row.reason == "too_many":
+            said = ngettext(
+                "{count} more deployment was found than one draft holds",
+                "{count} more deployments were found than one draft holds",
+                row.count,
+            ).format(count=row.count)
+            more = _("Connect these first, or limit the search to some jobs.")
+            lines.append(Line("warn", said, f"{join(row.examples)} … {more}"))
+            continue
         head = ngettext(
             "{job}: {count} target, {reason}", "{job}: {count} targets, {reason}", row.count
         ).format(

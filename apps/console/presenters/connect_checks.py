@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -153,7 +153,7 @@ def _coverage_line(line: CoverageLine, reader: Reader) -> Line:
     if params.get("age_s") is not None:
         parts.append(_("{age} old").format(age=duration(params["age_s"])))
     text = say(Text(f"coverage.{line.code}"), reader)
-    sentences = [join(parts)] if parts else []
+    facts, sentences = join(parts), []
     if line.code == "buckets":
         text = f"{'TTFT' if params['signal'] == 'ttft' else 'TPOT'}: {text}"
     shown = {
@@ -168,10 +168,10 @@ def _coverage_line(line: CoverageLine, reader: Reader) -> Line:
     return Line(
         status=_STATUS[line.found],
         text=text,
-        sub=" · ".join(sentences),
+        sub=" · ".join(filter(None, (facts, " ".join(sentences)))),
         place=labels.word(labels.PLACES, line.place) if line.place else "",
         used_by=join(str(words.USED_BY[name]) for name in line.used_by),
-        copy=line.fix_text or words.FIX_TEXTS.get(line.fix, ""),
+        copy=line.fix_text,
     )
 
 
@@ -231,4 +231,8 @@ def bucket_lines(
 ) -> tuple[Line, ...]:
     """Objectives that lie off the ladder that they are measured with."""
     found = bucket_coverage(ladders, objectives)
-    return tuple(_coverage_line(line, reader) for line in found if line.found is not Found.FOUND)
+    return tuple(
+        _coverage_line(replace(line, fix=""), reader)
+        for line in found
+        if line.found is not Found.FOUND
+    )

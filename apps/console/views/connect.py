@@ -14,9 +14,9 @@ from apps.accounts.domain.authorize import NotAllowed
 from apps.common.fetch import FetchError
 from apps.cost.services import InvalidPrice, PriceOverlap
 from apps.fleet.services.inventory import LooseningNeedsApproval
-from apps.telemetry.models import ConnectDraft
 from apps.telemetry.services import connect as services
 from apps.telemetry.services import drafts
+from apps.telemetry.services.drafts import ConnectDraft
 from apps.telemetry.services.source_test import plain_address
 
 from ..connecting import acts, fields

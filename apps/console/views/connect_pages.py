@@ -16,9 +16,9 @@ from apps.accounts.domain.authorize import Viewer
 from apps.fleet import selectors as fleet
 from apps.telemetry.domain.draft_coverage import draft_report
 from apps.telemetry.domain.found import Discovery
-from apps.telemetry.models import ConnectDraft
 from apps.telemetry.services import connect as services
 from apps.telemetry.services import drafts
+from apps.telemetry.services.drafts import ConnectDraft
 from apps.telemetry.services.source_test import may_connect
 
 from ..connecting import acts, fields
@@ -82,6 +82,7 @@ def show(
         "refused": message,
         "has_draft": page.draft.created_at is not None and bool(page.draft.typed),
         "back": _back(step),
+        "hints": words.HINTS,
         **_CONTEXTS[step](page, text, errors or {}),
     }
     return private(render(page.request, f"pages/connect/{step}.html", context, status=status))
@@ -124,12 +125,24 @@ def _find_context(page: Page, text: Mapping[str, str], errors: Errors) -> dict[s
         return {"cards": ()}
     chosen, _ = page.chosen()
     return {
-        "cards": presenter.cards(chosen, discovery, text, errors, fields.MAX_SINGLE),
+        "cards": presenter.cards(
+            chosen, discovery, text, errors, fields.MAX_SINGLE, _connected(page.actor, discovery)
+        ),
         "unread": presenter.unread_lines(discovery.unread),
         "accelerators": list(fleet.accelerators().values_list("slug", "name")),
         "environments": [(e, labels.word(labels.ENVIRONMENTS, e)) for e in fields.environments()],
         "teams": list(accounts.teams_for(page.actor)),
         "found_at": page.reader.time(page.draft.found_at) if page.draft.found_at else "",
+    }
+
+
+def _connected(actor: Viewer, discovery: Discovery) -> dict[str, str]:
+    """Worker address -> the visible deployment that has it already."""
+    urls = {worker.url for item in discovery.deployments for worker in item.workers}
+    return {
+        url: slug
+        for url, slug in fleet.workers_for(actor).values_list("url", "deployment__slug")
+        if url in urls
     }
 
 
@@ -168,6 +181,7 @@ def _prices_context(page: Page, text: Mapping[str, str], errors: Errors) -> dict
             for slug in fields.accelerators_of(included)
         ],
         "may_price": fields.may_price(page.actor),
+        "currency": acts.currency(),
         "objectives": [
             presenter.ObjectiveRow(
                 title=item.name,

@@ -15,6 +15,12 @@ from apps.common.sentences import Words
 
 from .labels import word
 
+#: What an address looks like, in every language.
+HINTS: Final = {
+    "prometheus": "https://prometheus.example:9090",
+    "router": "http://router.example:30000",
+}
+
 STEPS: Final[Words] = {
     "source": pgettext_lazy("step of connecting", "Source"),
     "find": pgettext_lazy("step of connecting", "Find"),
@@ -183,15 +189,6 @@ FIXES: Final[Words] = {
                        "scrape it:"),
     "connect_backend": _("Enter a backend in step 5, or stay read-only."),
 }  # fmt: skip
-
-#: Configuration to copy; the same in every language.
-FIX_TEXTS: Final = {
-    "role_label": (
-        "relabel_configs:\n"
-        "  - source_labels: [__meta_kubernetes_pod_label_llm_d_ai_role]\n"
-        "    target_label: llm_d_ai_role\n"
-    ),
-}
 
 DRY_RUNS: Final[Words] = {
     "ok": _("The dry run passed: {workers} of these workers are listed, and a change would be "

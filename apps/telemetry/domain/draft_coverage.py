@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from apps.engines.window import Signal
 
+from . import coverage_fixes as fixes
 from .coverage import CoverageLine, CoverageReport, Found, Level
 from .found import FoundDeployment, FoundWorker
 
@@ -175,7 +176,8 @@ def _counted(
     if have >= total and total:
         return CoverageLine(code, level, Found.FOUND, "engine", params, used_by)
     found = Found.PART if have else Found.MISSING
-    return CoverageLine(code, level, found, "engine", params, used_by, f"{code}.missing", fix)
+    text = {"role_label": fixes.ROLE_LABEL, "dcgm_exporter": fixes.DCGM_FIELDS}.get(fix, "")
+    return CoverageLine(code, level, found, "engine", params, used_by, f"{code}.missing", fix, text)
 
 
 def bucket_coverage(

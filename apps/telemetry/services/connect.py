@@ -28,6 +28,14 @@ from ..models import Source, SourceKind
 from .source_test import require_connect
 from .sources import create_source
 
+#: Types that callers above name.
+__all__ = [
+    "Cluster", "ConnectPlan", "ConnectRefused", "Connected", "Deployment", "DryRun",
+    "PlannedBackend", "PlannedDeployment", "PlannedPool", "PlannedSource", "PlannedWorker",
+    "RouterWorkers", "Team", "clusters_to_connect", "connect_cluster", "dry_run",
+    "is_cluster_slug_taken", "is_slug_taken", "router_workers",
+]  # fmt: skip
+
 
 class ConnectRefused(Exception):
     """Something of the plan cannot be created; nothing was. `code` with `subject` (a slug)."""
@@ -141,7 +149,7 @@ def _check(actor: Viewer, plan: ConnectPlan) -> None:
     """What can be told before anything is written."""
     if not plan.deployments:
         raise ConnectRefused("nothing_chosen")
-    if plan.cluster is None and Cluster.objects.filter(slug=plan.cluster_slug).exists():
+    if plan.cluster is None and is_cluster_slug_taken(plan.cluster_slug):
         raise ConnectRefused("cluster_slug_taken", plan.cluster_slug)
     slugs = [item.slug for item in plan.deployments]
     known = set(Accelerator.objects.values_list("slug", flat=True))
@@ -154,6 +162,10 @@ def _check(actor: Viewer, plan: ConnectPlan) -> None:
         for pool in item.pools:
             if pool.accelerator not in known or pool.devices_per_worker <= 0:
                 raise ConnectRefused("gpus_unknown", item.slug)
+
+
+def is_cluster_slug_taken(slug: str) -> bool:
+    return Cluster.objects.filter(slug=slug).exists()
 
 
 def is_slug_taken(slug: str) -> bool:

@@ -18,6 +18,11 @@ from ..domain.found import Discovery, discovery_from_json
 from ..models import ConnectDraft
 from .source_test import SourceTest, require_connect
 
+__all__ = [
+    "ConnectDraft", "blank", "discard", "draft_of", "drop_test", "fingerprint", "found_in", "go_to",
+    "hold", "keep_dry_run", "keep_found", "keep_test", "open_draft", "secret", "type_in",
+]  # fmt: skip
+
 STEPS: Final = ("source", "find", "coverage", "prices", "commands")
 #: Longest text that a field may hold, and longest list of addresses.
 MAX_FIELD: Final = 400
@@ -130,6 +135,11 @@ def keep_dry_run(
     draft.updated_at = now
     draft.save(update_fields=["dry_runs", "updated_at"])
     return draft
+
+
+def hold(draft: ConnectDraft) -> bool:
+    """Lock the draft until the transaction ends; False if it is gone."""
+    return ConnectDraft.objects.select_for_update().filter(pk=draft.pk).exists()
 
 
 @transaction.atomic

@@ -315,6 +315,20 @@ def test_bad_findings_are_told_and_kept(wizard: Wizard) -> None:
         )  # fmt: skip
 
 
+def test_a_draft_holds_as_many_deployments_as_a_form_can(wizard: Wizard, monkeypatch: Any) -> None:
+    monkeypatch.setattr("apps.console.connecting.acts.MAX_DEPLOYMENTS", 0)
+    wizard.go("source", "test", "source", **wizard.source)
+    wizard.go("source", "next", "find")
+    page = wizard.see("find")
+    assert "1 more deployment was found than one draft holds" in page
+    assert 'name="include-' not in page
+
+
+def test_what_is_connected_already_is_told(wizard: Wizard) -> None:
+    wizard.find()
+    assert "Its workers are connected already, as chat." in wizard.see("find")
+
+
 def test_roles_are_editable_by_group_and_by_worker(wizard: Wizard) -> None:
     wizard.find()
     page = wizard.see("find")
