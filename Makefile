@@ -27,7 +27,7 @@ test: $(VENV)/.dev
 fast: $(VENV)/.dev
 	@$(PY) -m tools.run_tests fast
 
-## make long    many seeds, soak, chaos: what does not fit into make test
+## make long    what does not fit: chaos at every instant, the story with more seeds, all themes
 long: $(VENV)/.dev
 	@$(PY) -m tools.run_tests long
 

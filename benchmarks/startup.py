@@ -1,7 +1,12 @@
-"""Warm start of the demo and idle memory of the product without its fleet.
+"""Start and memory of the product beside a demo fleet that runs already.
 
-`warm_start_s`: from `manage.py up --demo` to an answered page with a live figure. Three runs, the
-median. `idle_memory_mb`: resident memory of the product's process 20 s after its start.
+`warm_start_s`: from `manage.py up --demo --attach` with an empty state folder (so with migrations,
+static files and seeding; without the fleet's own start) until the API's summary of `chat-pd` has a
+figure with a value. Median of three such starts on one fleet under steady load.
+
+`idle_memory_mb`: VmRSS of the product's process 20 s after that figure, in the last of the three.
+Nobody looks at a page or changes anything, but it goes on collecting and evaluating; the fleet's
+processes do not count.
 """
 
 from __future__ import annotations

@@ -58,11 +58,17 @@ def _defaults() -> str:
 
     production, demo = asdict(PRODUCTION), asdict(DEMO)
     rows = [f"| `{name}` | {production[name]} | {demo[name]} |" for name in production]
+    others = [
+        f"`{name}`"
+        for name in production
+        if production[name] != demo[name] and name != "preset" and not name.endswith("_s")
+    ]
     return "\n".join(
         [
             "# Defaults",
             "",
-            "The two presets (names ending in `_s` are seconds). `demo` differs only in times.",
+            "The two presets (names ending in `_s` are seconds). `demo` differs in times and in "
+            f"{', '.join(others)}.",
             "",
             "| value | production | demo |",
             "|---|---|---|",

@@ -29,8 +29,7 @@ from .v1.base import MeasurementField
 def plain(value: Any) -> Any:
     """Any value of a read model as JSON-ready data. Numbers are tamed when they are written."""
     if isinstance(value, Measurement):
-        numbers = {name: getattr(value, name) for name in ("value", "lower", "upper")}
-        return value.to_json() | {name: plain(number) for name, number in numbers.items()}
+        return value.to_json()
     if isinstance(value, Text):
         return {"code": value.code, "params": plain(value.params)}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -41,8 +40,6 @@ def plain(value: Any) -> Any:
         return [plain(item) for item in value]
     if isinstance(value, Enum):
         return value.value
-    if isinstance(value, Decimal):
-        return format(value, "f") if value.is_finite() else None
     if isinstance(value, UUID):
         return str(value)
     if isinstance(value, datetime):

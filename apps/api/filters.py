@@ -41,10 +41,9 @@ class Sorting(BaseFilterBackend):
         return queryset  # the paginator orders, by `get_ordering`
 
     def get_ordering(self, request: Request, queryset: Any, view: Any) -> tuple[str, ...]:
-        default = (view.ordering,) if isinstance(view.ordering, str) else tuple(view.ordering)
         asked = request.query_params.get(SORT, "")
         if not asked:
-            return default
+            return own_order(view)
         allowed = sortable(view)
         if asked.removeprefix("-") not in allowed:
             raise Problem(400, "invalid", f"Sort by one of {', '.join(allowed)}, or -name.")
@@ -66,10 +65,14 @@ class Sorting(BaseFilterBackend):
         ]
 
 
+def own_order(view: Any) -> tuple[str, ...]:
+    """The order of a list that nobody sorts."""
+    return (view.ordering,) if isinstance(view.ordering, str) else tuple(view.ordering)
+
+
 def sortable(view: Any) -> tuple[str, ...]:
     """The fields a list may be sorted by: those of its own order and `sort_fields`, never null."""
-    own = (view.ordering,) if isinstance(view.ordering, str) else tuple(view.ordering)
-    names = [name.removeprefix("-") for name in own] + list(view.sort_fields)
+    names = [name.removeprefix("-") for name in own_order(view)] + list(view.sort_fields)
     return tuple(dict.fromkeys(name for name in names if name != "pk")) or ("id",)
 
 

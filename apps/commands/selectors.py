@@ -5,9 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 from uuid import UUID
 
-from django.db.models import Prefetch, QuerySet
+from django.db.models import Prefetch, Q, QuerySet
 
 from apps.accounts.domain.authorize import Viewer
+from apps.accounts.selectors import teams_for
 from apps.fleet import selectors as fleet
 from apps.fleet.models import Deployment
 
@@ -103,6 +104,14 @@ def kill_switch_for(deployment: Deployment) -> str | None:
     return stop_reason(deployment)
 
 
-def kill_switches() -> QuerySet[KillSwitch]:
-    """All switches ever set, with who asked for a release."""
-    return KillSwitch.objects.order_by("scope_kind", "at")
+def kill_switches_for(viewer: Viewer) -> QuerySet[KillSwitch]:
+    """Switches ever set on what the viewer may see or on the installation, with who asked for a
+    release."""
+    deployments = fleet.deployments_for(viewer)
+    scope_ids = {*deployments.values_list("pk", flat=True)}
+    scope_ids |= {*deployments.values_list("team_id", flat=True)} - {None}
+    scope_ids |= {*fleet.clusters_for(viewer).values_list("pk", flat=True)}
+    scope_ids |= {*teams_for(viewer).values_list("pk", flat=True)}
+    return KillSwitch.objects.filter(Q(scope_id__in=scope_ids) | Q(scope_id__isnull=True)).order_by(
+        "scope_kind", "at"
+    )

@@ -113,7 +113,7 @@ class Frame:
 
     @cached_property
     def role_line(self) -> str:
-        """What the person may do, for pages whose read model does not say it."""
+        """What the person may do."""
         if not self.is_signed_in:
             return ""
         return say(labels.role_line(viewer_of(self.request)), reader_of(self.request))

@@ -24,11 +24,9 @@ def fleet_page(viewer: Viewer, now: datetime, params: Mapping[str, str]) -> type
     return found
 
 
-def deployment_page(
-    viewer: Viewer, slug: str, now: datetime, params: Mapping[str, str]
-) -> types.DeploymentPage:
+def deployment_page(viewer: Viewer, slug: str, now: datetime) -> types.DeploymentPage:
     """Raises `fleet.selectors.NotVisible`."""
-    found: types.DeploymentPage = selectors().deployment_page(viewer, slug, now, params)
+    found: types.DeploymentPage = selectors().deployment_page(viewer, slug, now)
     return found
 
 

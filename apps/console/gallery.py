@@ -41,12 +41,13 @@ def build(reader: Reader) -> Gallery:
                         {"source": "Prometheus", "age_s": 240.0, "sample_at": old},
                     ),
                 ),
-                types.Banner(Status.CRIT, Text("banner.queries_failed", {"names": ("TTFT", "KV")})),
-                types.Banner(Status.PAUSED, Text("banner.read_only", {"deployment": "chat-pd"})),
-                types.Banner(Status.WARN, Text("banner.backend_unreachable", {"since": old})),
                 types.Banner(
-                    Status.PAUSED, Text("banner.freeze", {"until": now, "who": "charlie"})
+                    Status.CRIT,
+                    Text("banner.source_down", {"source": "Prometheus", "since": old}),
                 ),
+                types.Banner(Status.CRIT, Text("banner.kill_switch")),
+                types.Banner(Status.WARN, Text("banner.backend_unreachable", {"since": old})),
+                types.Banner(Status.INFO, Text("banner.observe")),
             ),
             reader,
         ),
@@ -104,6 +105,6 @@ def _figures(now: datetime) -> tuple[types.Figure, ...]:
             Measurement(0.61, Unit.RATIO, State.OK, fresh, Place.FRONTEND),
             Status.CRIT,
             None,
-            Text("figure.budget", {"burn": 14.5, "left_s": 108000.0}),
+            None,
         ),
     )

@@ -15,6 +15,8 @@ from typing import Final
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
+from apps.overview.series import LONGEST
+
 from .reader import Reader
 
 DEFAULT: Final = "-3h"
@@ -32,7 +34,6 @@ CHOICES: Final[tuple[tuple[str, str | Promise], ...]] = (
 )
 _RELATIVE: Final = re.compile(r"^-(\d{1,4})([mhd])$")
 _UNIT_S: Final = {"m": 60, "h": 3600, "d": 86400}
-LONGEST: Final = timedelta(days=92)
 
 
 @dataclass(frozen=True, slots=True)

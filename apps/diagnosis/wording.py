@@ -198,10 +198,6 @@ SENTENCES: Final[Sentences] = {
         _("All objectives hold."),
     ),
     "sentence.balanced_no_traffic": (_("No requests arrive. Nothing to judge."),),
-    "sentence.balanced_single_pool": (
-        _("One mixed pool, {busy} busy. It is not split into prefill and decode."),
-        _("One mixed pool. It is not split into prefill and decode."),
-    ),
     "sentence.not_enough_signal": (
         _("Missing or old: {figures}. No advice until they are fresh."),
         _("Missing or old: {metrics}. No advice until they are fresh."),
@@ -210,10 +206,6 @@ SENTENCES: Final[Sentences] = {
     ),
     "sentence.unexplained_breach": (
         _("An objective is missed, but no figure here shows which side causes it."),
-    ),
-    "sentence.not_enough_signal_too_few": (
-        _("{requests} requests in {span_s}. Percentiles need {needed}."),
-        _("Too few requests for percentiles."),
     ),
 }
 
@@ -245,7 +237,6 @@ WONT_HELP: Final[Sentences] = {
 COMPARISONS: Final[Sentences] = {
     "compare.usual": (_("usually {usual}, {basis}"), _("usually {usual}")),
     "compare.no_usual": (_("not enough history to say what is usual"),),
-    "compare.objective": (_("objective {threshold}"),),
     "compare.ttft_objective": (_("objective {ttft_objective}"),),
     "compare.tpot_objective": (_("objective {tpot_objective}"),),
     "compare.share_of_ttft": (
@@ -254,47 +245,12 @@ COMPARISONS: Final[Sentences] = {
     ),
     "compare.over_limit": (_("over {limit} for {for_s}"), _("over {limit}")),
     "compare.under_limit": (_("under {limit} for {for_s}"), _("under {limit}")),
-    "compare.limit": (_("limit {limit}"),),
-    "compare.decode_room": (
-        Plural(
-            lambda n: ngettext(
-                "KV cache {kv_used}, {preemptions} preemption",
-                "KV cache {kv_used}, {preemptions} preemptions",
-                n,
-            ),
-            by="preemptions",
-        ),
-        _("KV cache {kv_used}"),
-    ),
-    "compare.no_preemption": (_("KV cache {kv_used}, no preemption"), _("no preemption")),
-    "compare.kv_normal": (_("normal, links {links_used} used"), _("normal")),
-    "compare.kv_not_measured": (_("not exported by this backend"),),
-    "compare.change_vs_usual": (
-        _("{change} against {basis}"),
-        _("{change} against usual"),
-        _("against usual"),
-    ),
-    "compare.vs_basis": (_("against {basis}"),),
     "compare.peers": (_("its peers {usual}"), _("against its peers")),
-    "compare.peers_z": (_("{times} its peers"),),
     "compare.ready_of": (_("{ready} of {wanted} serve"),),
-    "compare.waiting": (
-        Plural(
-            lambda n: ngettext("{waiting} request waits", "{waiting} requests wait", n), "waiting"
-        ),
-    ),
-    "compare.per_worker": (_("{value} for each worker"),),
-    "compare.slots": (_("batch slots {slots_used}"),),
-    "compare.model_only": (_("model only, not calibrated"),),
-    "compare.per_hour": (_("{per_hour} per hour"),),
-    "compare.per_day": (_("{per_day} per day"),),
     "compare.of_total": (_("of {value}"),),
-    "compare.measured_at_router": (_("measured from the router on"),),
     "compare.found_of": (_("{have} of {needed} found"),),
     "compare.missing": (_("missing: {metrics}"), _("missing")),
     "compare.old": (_("from {sample_at}, {age_s} old"),),
-    "compare.rising": (_("rising"),),
-    "compare.steady": (_("steady"),),
 }
 
 #: `Stage.detail` and `Stage.stream`.
@@ -305,14 +261,9 @@ STAGES: Final[Sentences] = {
             "waiting",
         ),
     ),
-    "stage.input_cached": (_("{tokens} in, {cached} cached"), _("{tokens} tokens in")),
     "stage.input": (_("{tokens} tokens in"),),
-    "stage.transfer": (_("{size} at {speed}"), _("{size}"), _("at {speed}")),
     "stage.transferring": (_("{running} in transfer"),),
-    "stage.first_step": (_("first step"),),
     "stage.not_apart": (_("not measured apart"),),
-    "stage.not_measured": (_("not measured here"),),
-    "stage.running": (_("{running} sequences running"),),
     "stream.tokens": (_("then {tokens} tokens × {tpot}"), _("then {tpot} for each token")),
 }
 

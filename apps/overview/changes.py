@@ -91,7 +91,8 @@ def _causes(loaded: Loaded) -> list[Change]:
         Change(
             since,
             SEVERITY.get(severity, Status.INFO),
-            Text("change.cause", {"cause": cause}),
+            # The same code in two forms: a short name, and a phrase for the sentence.
+            Text("change.cause", {"cause": cause, "cause_phrase": cause}),
             None,
             "",
         )

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from django.db.models import prefetch_related_objects
 
-from apps.accounts.domain.authorize import Permission, Viewer
+from apps.accounts.domain.authorize import ObjectScope, Permission, Viewer
 from apps.commands import selectors as commands
 from apps.commands.domain import approvals, scoring
 from apps.commands.domain.states import ACTIVE, DRIVEN, CommandState
@@ -30,10 +30,12 @@ from .domain.types import (
     Status,
     Text,
 )
-from .labels import changes, diff, role_line, why_not_permission
+from .labels import changes, diff, why_not_permission
 
 #: Thresholds of the deployment by compared key, and the recommendation's predictions.
 Around = tuple[Mapping[str, float], Mapping[str, Any]]
+#: States that `commands.services.cancel` stops; a verified change is rolled back instead.
+CANCELLABLE: Final = tuple(state for state in ACTIVE if state is not CommandState.SOAK)
 STATUS_OF: Final[Mapping[CommandState, Status]] = {
     CommandState.SUCCEEDED: Status.OK,
     CommandState.ROLLED_BACK: Status.WARN,
@@ -93,7 +95,7 @@ EVENT_OF_STATE: Final[Mapping[str, str]] = {
 
 def page(viewer: Viewer, number: str, now: datetime) -> CommandView:
     """One command with everything its page shows."""
-    return view(viewer, commands.command_by_number(viewer, number), now, detailed=True)
+    return view(viewer, commands.command_by_number(viewer, number), now)
 
 
 def listing(viewer: Viewer, now: datetime, params: Mapping[str, str]) -> CommandList:
@@ -110,32 +112,38 @@ def listing(viewer: Viewer, now: datetime, params: Mapping[str, str]) -> Command
         predictions=accuracy.count,
         inside_range=accuracy.inside,
         median_error=accuracy.median_error,
-        role_line=role_line(viewer),
     )
 
 
+def view(viewer: Viewer, command: Command, now: datetime) -> CommandView:
+    """A stored command with its steps and log."""
+    return _view(viewer, command, now, _around(viewer, [command])[0], detailed=True)
+
+
 def views(viewer: Viewer, rows: Iterable[Command], now: datetime) -> tuple[CommandView, ...]:
-    """The rows of a list: 4 more queries for any number of them."""
+    """The rows of a list, without steps and log: 4 more queries for any number of them."""
     found = list(rows)
     prefetch_related_objects(found, "approvals", "rollbacks")
+    pairs = zip(found, _around(viewer, found), strict=True)
+    return tuple(_view(viewer, c, now, a, detailed=False) for c, a in pairs)
+
+
+def _around(viewer: Viewer, found: Sequence[Command]) -> list[Around]:
+    """What stands around each of these commands: 2 queries for any number of them."""
     of: dict[Any, dict[str, float]] = {}
     for each in slo.objectives_for(viewer).filter(deployment__in={c.deployment_id for c in found}):
         of.setdefault(each.deployment_id, {})[f"{each.signal}_p95"] = each.threshold_s
     ids = [c.recommendation_id for c in found if c.recommendation_id]
     advice = planning.recommendations_for(viewer).filter(pk__in=ids).values_list("pk", "predicted")
     advised: dict[Any, Any] = dict(advice)
-    around = [(of.get(c.deployment_id, {}), advised.get(c.recommendation_id) or {}) for c in found]
-    pairs = zip(found, around, strict=True)
-    return tuple(view(viewer, c, now, detailed=False, around=a) for c, a in pairs)
+    return [(of.get(c.deployment_id, {}), advised.get(c.recommendation_id) or {}) for c in found]
 
 
-def view(
-    viewer: Viewer, command: Command, now: datetime, *, detailed: bool, around: Around | None = None
+def _view(
+    viewer: Viewer, command: Command, now: datetime, around: Around, *, detailed: bool
 ) -> CommandView:
-    """A stored command as a read model; steps and log only if `detailed`. What is `around` it is
-    read here unless given."""
     deployment = command.deployment
-    thresholds, advised = around or (fleet_objectives(command), _advised(command))
+    thresholds, advised = around
     state = CommandState(command.state)
     scope = fleet.object_scope(deployment)
     rule = approvals.rule_for(deployment.environment)
@@ -146,6 +154,9 @@ def view(
         and viewer.can(Permission.APPROVE, scope)
         and (rule.own_proposal or not own)
         and (rule.tokens or not viewer.via_token)
+    )
+    may_cancel = state in CANCELLABLE and (
+        viewer.can(Permission.PROPOSE, scope) or viewer.can(Permission.ROLL_BACK, scope)
     )
     can_roll_back = state in (
         CommandState.RUNNING,
@@ -195,21 +206,13 @@ def view(
         rolled_back_by=_rolled_back_by(command) if detailed else "",
         may_approve=may_approve,
         may_reject=state is CommandState.PROPOSED and viewer.can(Permission.APPROVE, scope),
-        may_cancel=state in ACTIVE
-        and state is not CommandState.SOAK
-        and viewer.can(Permission.PROPOSE, scope),
+        may_cancel=may_cancel,
         may_roll_back=can_roll_back and viewer.can(Permission.ROLL_BACK, scope),
-        why_not=_why_not(viewer, command, state, own and not rule.own_proposal),
+        why_not=_why_not(viewer, scope, state, may_cancel, own and not rule.own_proposal),
         recommendation_number=command.recommendation_number,
         is_live=state in DRIVEN,
         etag=f"{command.number}-{state.value}-{command.lease_epoch}-{_digest(steps)}",
     )
-
-
-def fleet_objectives(command: Command) -> Mapping[str, float]:
-    """Thresholds of the deployment's objectives by compared key."""
-    found = slo.objectives(command.deployment)
-    return {f"{signal.value}_p95": facts.threshold_s for signal, facts in found.items()}
 
 
 def compared(
@@ -241,12 +244,6 @@ def compared(
             )
         )
     return tuple(rows)
-
-
-def _advised(command: Command) -> Mapping[str, Any]:
-    if command.recommendation_id is None:
-        return {}
-    return planning.predicted_by_id(command.recommendation_id)
 
 
 def _meets(figure: Measurement, objective: float | None) -> bool | None:
@@ -420,13 +417,20 @@ def _rolled_back_by(command: Command) -> str:
     return newest.number if newest else ""
 
 
-def _why_not(viewer: Viewer, command: Command, state: CommandState, own: bool) -> Text | None:
-    scope = fleet.object_scope(command.deployment)
-    if state is CommandState.PROPOSED:
-        if own:
-            return Text("why_not.own_proposal")
-        return why_not_permission(viewer, Permission.APPROVE, scope)
-    return why_not_permission(viewer, Permission.ROLL_BACK, scope)
+def _why_not(
+    viewer: Viewer, scope: ObjectScope, state: CommandState, may_cancel: bool, own: bool
+) -> Text | None:
+    """Why a shown button is off; the state itself where no permission is the reason."""
+    is_proposed = state is CommandState.PROPOSED
+    if is_proposed and own:
+        return Text("why_not.own_proposal")
+    needed = Permission.APPROVE if is_proposed else Permission.ROLL_BACK
+    refused = why_not_permission(viewer, needed, scope)
+    if refused is not None or may_cancel or state not in DRIVEN:
+        return refused
+    if state in CANCELLABLE:
+        return why_not_permission(viewer, Permission.PROPOSE, scope)
+    return Text("why_not.cancel_state", {"state": state.value})
 
 
 def _digest(steps: Sequence[Step]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -25,15 +24,12 @@ from .domain.types import (
     Sync,
     Text,
 )
-from .labels import role_line
 from .loaded import Loaded
 
 SPARK_POINTS = 40
 
 
-def page(
-    viewer: Viewer, slug: str, now: datetime, params: Mapping[str, str] | None = None
-) -> DeploymentPage:
+def page(viewer: Viewer, slug: str, now: datetime) -> DeploymentPage:
     """Everything of the page, from stored rows only. Raises NotVisible."""
     return build(Loaded(viewer, fleet.deployment_by_slug(viewer, slug), now))
 
@@ -85,7 +81,6 @@ def build(loaded: Loaded) -> DeploymentPage:
         may_approve=loaded.viewer.can(Permission.APPROVE, loaded.scope),
         may_kill=loaded.viewer.can(Permission.KILL_ON, loaded.scope),
         kill_switch_on=loaded.kill_switch is not None,
-        role_line=role_line(loaded.viewer),
         etag=etag_of(loaded),
     )
 
@@ -100,6 +95,7 @@ def diagnosis_of(loaded: Loaded) -> DiagnosisView:
         loaded.thresholds.get("tpot"),
         loaded.now,
         loaded.defaults.collect_interval_s,
+        loaded.aged,
     )
 
 
@@ -221,9 +217,7 @@ def key_figures(loaded: Loaded) -> tuple[Figure, ...]:
     good = evaluation.goodput if evaluation else {}
     share = loaded.evaluated(good.get("share"), Unit.RATIO)
     rate = loaded.evaluated(good.get("rate"), Unit.REQUESTS_PER_SECOND)
-    per_million = recommendation.without_tokens(
-        loaded.evaluated(costs.get("good_per_million"), Unit.USD_PER_MILLION_TOKENS)
-    )
+    per_million = loaded.evaluated(costs.get("good_per_million"), Unit.USD_PER_MILLION_TOKENS)
     all_tokens = loaded.evaluated(costs.get("completed_per_million"), Unit.USD_PER_MILLION_TOKENS)
     return (
         _latency("ttft_p95", figures.ttft.p95, loaded.thresholds.get("ttft"), points["ttft"]),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 
-from apps.common.measurement import Measurement, Place, State, freshness
+from apps.common.measurement import Measurement, Place, State
 from apps.diagnosis import selectors as diagnosis
 from apps.diagnosis.domain.causes import Evidence as StoredEvidence
 from apps.diagnosis.models import DiagnosisRecord
@@ -34,6 +34,8 @@ FIGURE_OF: Final[Mapping[str, str]] = {
     "router_wait": "router_queue",
 }
 MAX_TILES: Final = 5
+#: A figure and when it was taken if it does not say itself -> the figure at its age.
+Aged = Callable[[Measurement, datetime | None], Measurement]
 
 
 def view(
@@ -44,8 +46,12 @@ def view(
     tpot_objective_s: float | None,
     now: datetime,
     interval_s: float,
+    aged: Aged,
 ) -> DiagnosisView:
-    """The diagnosis as it stands, or "not enough signal" when it is missing or too old."""
+    """The diagnosis as it stands, or "not enough signal" when it is missing or too old.
+
+    Evidence is kept while newer windows are outvoted; its figures then are old and `aged` says so.
+    """
     too_old = (
         record is None
         or record.window_end is None
@@ -68,31 +74,16 @@ def view(
         since=record.since,
         for_s=(now - record.since).total_seconds(),
         evidence=tuple(
-            _queue_wait(item, figures, usual)
-            or _tile(
-                _at_its_age(item, record, now, interval_s),
-                usual,
-                ttft_objective_s,
-                tpot_objective_s,
+            replace(tile, measurement=aged(tile.measurement, record.window_end))
+            for tile in (
+                _queue_wait(item, figures, usual)
+                or _tile(item, usual, ttft_objective_s, tpot_objective_s)
+                for item in diagnosis.evidence(record)[:MAX_TILES]
             )
-            for item in diagnosis.evidence(record)[:MAX_TILES]
         ),
         wont_help=Text(f"wont_help.{cause}") if has_advice_to_avoid else None,
         worker=record.worker,
     )
-
-
-def _at_its_age(
-    item: StoredEvidence, record: DiagnosisRecord, now: datetime, interval_s: float
-) -> StoredEvidence:
-    """Evidence is kept while newer windows are outvoted; its figures then are old and say so."""
-    figure = item.measurement
-    at = figure.observed_at or record.window_end
-    if figure.value is None or freshness(at, now, interval_s) is State.OK:
-        return item
-    if figure.state in (State.SOURCE_DOWN, State.CONFLICT):
-        return item
-    return replace(item, measurement=figure.with_state(State.STALE))
 
 
 def _queue_wait(item: StoredEvidence, figures: DeploymentFigures, usual: Usual) -> Evidence | None:

@@ -17,7 +17,6 @@ from apps.fleet import selectors as fleet
 from . import deployment as one
 from . import pools, sources
 from .domain.types import Banner, Figure, FleetPage, FleetRow, SourceLine, Status, Text
-from .labels import role_line
 from .loaded import Loaded
 
 ORDER: Final = (
@@ -54,7 +53,6 @@ def page(viewer: Viewer, now: datetime, params: Mapping[str, str]) -> FleetPage:
         banners=tuple(banners),
         as_of=as_of,
         age_s=None if as_of is None else (now - as_of).total_seconds(),
-        role_line=role_line(viewer),
         etag=_etag(found, params),
     )
 

@@ -22,6 +22,7 @@ from apps.fleet.models import Backend, ChangeState, Deployment
 from apps.planning import selectors as planning
 from apps.planning.models import Evaluation, Recommendation
 from apps.slo import selectors as slo
+from apps.slo.domain.objective import Objectives
 from apps.telemetry import selectors as telemetry
 from apps.telemetry.domain.figures import DeploymentFigures, Usual
 from apps.telemetry.models import Source
@@ -94,16 +95,18 @@ class Loaded:
         )
 
     @cached_property
+    def objectives(self) -> Objectives:
+        return slo.objectives(self.deployment)
+
+    @property
     def thresholds(self) -> Mapping[str, float]:
         """`ttft` and `tpot` -> threshold in seconds."""
-        found = slo.objectives(self.deployment)
-        return {signal.value: facts.threshold_s for signal, facts in found.items()}
+        return {signal.value: facts.threshold_s for signal, facts in self.objectives.items()}
 
-    @cached_property
+    @property
     def shares(self) -> Mapping[str, float]:
         """`ttft` and `tpot` -> target share."""
-        found = slo.objectives(self.deployment)
-        return {signal.value: facts.target_share for signal, facts in found.items()}
+        return {signal.value: facts.target_share for signal, facts in self.objectives.items()}
 
     @property
     def as_of(self) -> datetime | None:
@@ -130,10 +133,11 @@ class Loaded:
         figure = Measurement.from_json(stored)
         return self.aged(figure)
 
-    def aged(self, figure: Measurement) -> Measurement:
-        """The same figure with the state that its age (or a dead source) gives it."""
+    def aged(self, figure: Measurement, taken: datetime | None = None) -> Measurement:
+        """The same figure with the state that its age (or a dead source) gives it. One that does
+        not say when it was observed was `taken` then, or with the latest evaluation."""
         end = self.evaluation.window_end if self.evaluation else None
-        at = figure.observed_at or end
+        at = figure.observed_at or taken or end
         if figure.state in _ALREADY_OLD or at is None:
             return figure
         fresh = freshness(at, self.now, self.defaults.collect_interval_s)

@@ -95,7 +95,7 @@ def view(loaded: Loaded) -> PathView:
             shares[Phase.DECODE],
             None,
             is_hot and hot is Phase.DECODE,
-            Text("stage.first_step") if first.value is not None else None,
+            None,
             stream,
         )
     )

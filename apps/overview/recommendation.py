@@ -18,15 +18,6 @@ from .domain.types import Alternative, Guardrail, PredictedRow, RecommendationVi
 from .labels import changes, diff, why_not_permission
 from .loaded import Loaded
 
-#: Planner's guardrail code -> name of it on the pages.
-GUARDRAIL: Final[Mapping[str, str]] = {
-    "data_fresh": "fresh_data",
-    "min_workers": "floor",
-    "step_limit": "max_step",
-    "no_foreign_change": "no_foreign_writer",
-    "passing_state": "objective_on_the_way",
-    "ratio_limits": "ratio_bounds",
-}
 #: Reasons of the planner that have words of their own; causes share theirs.
 REASON: Final[Mapping[str, str]] = {
     "load_returned": "reason.return",
@@ -110,7 +101,7 @@ def _rows(loaded: Loaded, predicted: Mapping[str, Any]) -> tuple[PredictedRow, .
         if not stored:
             continue
         after = Measurement.from_json(stored.get("after", stored))
-        before = without_tokens(Measurement.from_json(stored["now"])) if "now" in stored else None
+        before = Measurement.from_json(stored["now"]) if "now" in stored else None
         objective = _objective(loaded, code)
         rows.append(
             PredictedRow(
@@ -126,13 +117,6 @@ def _rows(loaded: Loaded, predicted: Mapping[str, Any]) -> tuple[PredictedRow, .
             )
         )
     return tuple(rows)
-
-
-def without_tokens(figure: Measurement) -> Measurement:
-    """A unit cost whose denominator was 0 has no value; that is not the same as no traffic."""
-    if figure.unit is Unit.USD_PER_MILLION_TOKENS and figure.state is State.NO_TRAFFIC:
-        return figure.with_state(State.NO_DATA)
-    return figure
 
 
 def _objective(loaded: Loaded, code: str) -> float | None:
@@ -171,16 +155,16 @@ def _money(amount: Decimal) -> Measurement:
 
 def guardrail(stored: Mapping[str, Any]) -> Guardrail:
     """A guardrail's result with its words' code and what they need."""
-    code = GUARDRAIL.get(stored["code"], stored["code"])
+    code = stored["code"]
     params = stored.get("params") or {}
     detail = None
-    if stored["code"] == "data_fresh" and params.get("age_s") is not None:
+    if code == "data_fresh" and params.get("age_s") is not None:
         detail = Text("guard.age", {"age_s": float(params["age_s"])})
-    elif stored["code"] == "cooldown" and params.get("left_s") is not None:
+    elif code == "cooldown" and params.get("left_s") is not None:
         detail = Text("guard.wait", {"left_s": float(params["left_s"])})
-    elif stored["code"] == "no_active_command" and params.get("command"):
+    elif code == "no_active_command" and params.get("command"):
         detail = Text("guard.command", {"command": str(params["command"])})
-    elif stored["code"] == "gpu_budget" and params.get("free") is not None:
+    elif code == "gpu_budget" and params.get("free") is not None:
         free = Decimal(str(params["free"]))
         needed = Decimal(str(params["after"])) - Decimal(str(params["before"]))
         detail = (
@@ -207,8 +191,7 @@ def blocked(loaded: Loaded, found: Recommendation) -> Text | None:
     if loaded.topology.mode == "recommend":
         return Text("blocked.mode", {"mode": "recommend"})
     if found.blocked:
-        code = GUARDRAIL.get(found.blocked, found.blocked)
-        return Text("blocked.guardrail", {"guardrail": code})
+        return Text("blocked.guardrail", {"guardrail": found.blocked})
     if loaded.topology.revision != found.expected_revision:
         return Text("blocked.revision")
     return None

@@ -8,16 +8,26 @@ from typing import Any
 
 from apps.accounts.domain.authorize import Permission, Viewer
 from apps.commands import selectors as commands
-from apps.commands.models import Command
 from apps.commands.services.errors import CommandNotFound
 from apps.fleet import selectors as fleet
+from apps.fleet.models import Deployment
 from apps.fleet.selectors import NotVisible
 from apps.telemetry.models import StoredWindow
 
+from . import changes, cost, deployment, path, review, series
 from . import commands as command_views
-from . import deployment, review, series
 from . import fleet as fleet_view
-from .domain.types import CommandList, CommandView, DeploymentPage, FleetPage, ReviewPage
+from .domain.types import (
+    Change,
+    CommandList,
+    CommandView,
+    CostView,
+    DeploymentPage,
+    DiagnosisView,
+    FleetPage,
+    PathView,
+    ReviewPage,
+)
 from .loaded import Loaded
 
 
@@ -26,11 +36,29 @@ def fleet_page(viewer: Viewer, now: datetime, params: Mapping[str, str]) -> Flee
     return fleet_view.page(viewer, now, params)
 
 
-def deployment_page(
-    viewer: Viewer, slug: str, now: datetime, params: Mapping[str, str] | None = None
-) -> DeploymentPage:
+def deployment_page(viewer: Viewer, slug: str, now: datetime) -> DeploymentPage:
     """The deployment page; raises NotVisible."""
-    return deployment.page(viewer, slug, now, params)
+    return deployment.page(viewer, slug, now)
+
+
+def cost_of(viewer: Viewer, row: Deployment, now: datetime) -> CostView:
+    """The cost block alone of a visible deployment."""
+    return cost.view(Loaded(viewer, row, now))
+
+
+def timeline_of(viewer: Viewer, row: Deployment, now: datetime) -> tuple[Change, ...]:
+    """The time line alone of a visible deployment."""
+    return changes.timeline(Loaded(viewer, row, now))
+
+
+def diagnosis_of(viewer: Viewer, slug: str, now: datetime) -> DiagnosisView:
+    """The diagnosis alone; raises NotVisible."""
+    return deployment.diagnosis_of(Loaded(viewer, fleet.deployment_by_slug(viewer, slug), now))
+
+
+def path_of(viewer: Viewer, slug: str, now: datetime) -> PathView:
+    """The path of a request alone; raises NotVisible."""
+    return path.view(Loaded(viewer, fleet.deployment_by_slug(viewer, slug), now))
 
 
 def review_page(viewer: Viewer, number: str, now: datetime) -> ReviewPage:
@@ -44,13 +72,6 @@ def command_page(viewer: Viewer, number: str, now: datetime) -> CommandView:
         return command_views.page(viewer, number, now)
     except CommandNotFound as error:
         raise NotVisible(number) from error
-
-
-def command_view(
-    viewer: Viewer, command: Command, now: datetime, *, detailed: bool = True
-) -> CommandView:
-    """A command's read model."""
-    return command_views.view(viewer, command, now, detailed=detailed)
 
 
 def command_list(viewer: Viewer, now: datetime, params: Mapping[str, str]) -> CommandList:

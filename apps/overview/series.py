@@ -20,6 +20,8 @@ from .loaded import Loaded
 
 PANELS: Final = ("ttft", "tpot", "busy", "flow", "tokens", "queue")
 MAX_POINTS: Final = 400
+#: The longest range that is answered.
+LONGEST: Final = timedelta(days=31)
 #: Steps offered, in seconds: the stored window, then 2, 5, 10, 30 min, 1 h.
 STEPS: Final = (5, 15, 30, 60, 120, 300, 600, 1800, 3600)
 

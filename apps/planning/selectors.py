@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
 from django.db.models import QuerySet
@@ -96,9 +95,3 @@ def width_scale(deployment: Deployment) -> float:
         return 1.0
     rank = min(len(found), math.ceil(COVERED * (len(found) + 1)))
     return max(0.2, float(found[rank - 1]))
-
-
-def predicted_by_id(recommendation_id: UUID) -> dict[str, Any]:
-    """The predicted map of a recommendation: figure -> {now, after}; empty if it is gone."""
-    row = Recommendation.objects.filter(pk=recommendation_id).values_list("predicted", flat=True)
-    return dict(row.first() or {})

@@ -4,9 +4,7 @@
   "use strict";
   const box = document.getElementById("swagger-ui");
   const root = document.documentElement;
-  const paint = function () { root.classList.toggle("dark-mode", root.dataset.theme === "dark"); };
-  paint();
-  document.addEventListener("fulcrum:theme", paint);
+  root.classList.toggle("dark-mode", root.dataset.theme === "dark");
   window.SwaggerUIBundle({
     url: box.dataset.schema,
     domNode: box,

@@ -62,6 +62,13 @@ class ReasonSerializer(serializers.Serializer[Any]):
     reason = serializers.CharField(required=False, allow_blank=True, max_length=2000, default="")
 
 
+def body(kind: type[serializers.Serializer[Any]], request: Request, data: Any = None) -> Any:
+    """The fields of a request's body (or of `data` in its place); a wrong one is a problem."""
+    asked = kind(data=request.data if data is None else data)
+    asked.is_valid(raise_exception=True)
+    return asked.validated_data
+
+
 class AddressField(serializers.CharField):
     """An address without the password that somebody may have written into it (DESIGN law 14)."""
 
@@ -135,9 +142,9 @@ class ReadOnly(mixins.RetrieveModelMixin, Listing):
 class Derived(Listing):
     """A list whose lines are made from the rows of a page."""
 
+    @abstractmethod
     def lines(self, rows: Sequence[Any]) -> Sequence[Mapping[str, Any]]:
         """The lines of these rows, in their order."""
-        raise AssertionError(f"{type(self).__name__} makes its own list")
 
     def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         page = self.paginate_queryset(self.filter_queryset(self.get_queryset()))

@@ -26,7 +26,7 @@ from apps.fleet import selectors as fleet
 from apps.overview import commands as overview
 from apps.overview.domain.types import CommandView
 
-from .base import MeasurementField, ReadOnly, ReasonSerializer
+from .base import MeasurementField, ReadOnly, ReasonSerializer, body
 from .planning import recommendation_named
 
 #: Far above any fleet; a larger target is a slip of the keyboard.
@@ -110,9 +110,10 @@ class NewCommandSerializer(serializers.Serializer[Any]):
         return attrs
 
 
-class DecisionSerializer(serializers.Serializer[Any]):
+class DecisionSerializer(ReasonSerializer):
+    """The plan that was read, and why."""
+
     plan_hash = serializers.CharField(max_length=128)
-    reason = serializers.CharField(required=False, allow_blank=True, max_length=2000, default="")
 
 
 class RefusalSerializer(serializers.Serializer[Any]):
@@ -183,9 +184,7 @@ class Commands(ReadOnly):
     )
     def create(self, request: Request) -> Response:
         """Propose absolute targets or apply a recommendation; approval is a step of its own."""
-        asked = NewCommandSerializer(data=_with_revision(request))
-        asked.is_valid(raise_exception=True)
-        data = asked.validated_data
+        data = body(NewCommandSerializer, request, _with_revision(request))
         done = services.propose(
             actor=self.viewer,
             now=utcnow(),
@@ -207,15 +206,12 @@ class Commands(ReadOnly):
     def approve(self, request: Request, number: str = "") -> Response:
         """Approve exactly the plan with this hash; tokens and proposers may not in production."""
         command = selectors.command_by_number(self.viewer, number)
-        asked = DecisionSerializer(data=request.data)
-        asked.is_valid(raise_exception=True)
         services.approve(
             actor=self.viewer,
             now=utcnow(),
             command_id=command.pk,
-            plan_hash=asked.validated_data["plan_hash"],
-            reason=asked.validated_data["reason"],
             via="api",
+            **body(DecisionSerializer, request),
         )
         return self._fresh(number)
 
@@ -228,7 +224,7 @@ class Commands(ReadOnly):
             actor=self.viewer,
             now=utcnow(),
             command_id=command.pk,
-            reason=_reason(request),
+            reason=body(ReasonSerializer, request)["reason"],
             via="api",
         )
         return self._fresh(number)
@@ -239,7 +235,10 @@ class Commands(ReadOnly):
         """Stop a command: at once before it runs, between two steps while it runs."""
         command = selectors.command_by_number(self.viewer, number)
         services.cancel(
-            actor=self.viewer, now=utcnow(), command_id=command.pk, reason=_reason(request)
+            actor=self.viewer,
+            now=utcnow(),
+            command_id=command.pk,
+            reason=body(ReasonSerializer, request)["reason"],
         )
         return self._fresh(number)
 
@@ -254,14 +253,14 @@ class Commands(ReadOnly):
             actor=self.viewer,
             now=utcnow(),
             command_id=command.pk,
-            reason=_reason(request),
+            reason=body(ReasonSerializer, request)["reason"],
             idempotency_key=_key(request),
         )
         return self._fresh(made.number, status.HTTP_201_CREATED)
 
     def _fresh(self, number: str, code: int = status.HTTP_200_OK) -> Response:
         command = selectors.command_by_number(self.viewer, number)
-        view = overview.view(self.viewer, command, utcnow(), detailed=True)
+        view = overview.view(self.viewer, command, utcnow())
         return Response(_answer(command, view), status=code)
 
     def _deployment(self, data: Mapping[str, Any]) -> UUID | None:
@@ -311,12 +310,6 @@ def _dry(done: DryRun) -> dict[str, Any]:
 
 def _after(stored: Any) -> Any:
     return stored.get("after", stored) if isinstance(stored, dict) else stored
-
-
-def _reason(request: Request) -> str:
-    asked = ReasonSerializer(data=request.data)
-    asked.is_valid(raise_exception=True)
-    return str(asked.validated_data["reason"])
 
 
 def _with_revision(request: Request) -> Any:

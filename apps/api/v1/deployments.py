@@ -27,7 +27,7 @@ from apps.engines import loader
 from apps.fleet import selectors as fleet
 from apps.overview import selectors as overview
 from apps.overview.domain.types import DeploymentPage, DiagnosisView, PathView
-from apps.overview.series import PANELS
+from apps.overview.series import LONGEST, PANELS
 from apps.telemetry import selectors as telemetry
 
 from .base import AddressField, Constant, Derived, ReadOnly
@@ -93,12 +93,12 @@ class Deployments(ReadOnly):
     @extend_schema(responses={200: DiagnosisSerializer})
     @action(detail=True)
     def diagnosis(self, request: Request, slug: str = "") -> Response:
-        return Response(plain(overview.deployment_page(self.viewer, slug, utcnow()).diagnosis))
+        return Response(plain(overview.diagnosis_of(self.viewer, slug, utcnow())))
 
     @extend_schema(responses={200: PathSerializer})
     @action(detail=True)
     def path(self, request: Request, slug: str = "") -> Response:
-        return Response(plain(overview.deployment_page(self.viewer, slug, utcnow()).path))
+        return Response(plain(overview.path_of(self.viewer, slug, utcnow())))
 
     @extend_schema(
         responses={
@@ -128,8 +128,9 @@ class Deployments(ReadOnly):
             )
         end = _moment(request.query_params.get("to", ""), now, "to") or now
         start = _moment(request.query_params.get("from", "-3h"), now, "from")
-        if start is None or start >= end or end - start > timedelta(days=31):
-            raise Problem(400, "invalid", "Choose `from` before `to`, at most 31 days before it.")
+        if start is None or start >= end or end - start > LONGEST:
+            longest = f"Choose `from` before `to`, at most {LONGEST.days} days before it."
+            raise Problem(400, "invalid", longest)
         columns = overview.deployment_series(
             self.viewer, slug, now, panels=panels, start=start, end=end
         )

@@ -18,7 +18,7 @@ from apps.commands import selectors, services
 from apps.common.clock import utcnow
 from apps.fleet import selectors as fleet
 
-from .base import ReadOnly
+from .base import ReadOnly, ReasonSerializer, body
 
 SCOPES: Final = ("deployment", "cluster", "team")
 
@@ -37,14 +37,13 @@ class KillSwitchSerializer(serializers.Serializer[Any]):
     release_at = serializers.DateTimeField(allow_null=True)
 
 
-class SetKillSwitchSerializer(serializers.Serializer[Any]):
+class SetKillSwitchSerializer(ReasonSerializer):
     """One scope, or none of the three for the whole installation."""
 
     deployment = serializers.SlugField(required=False, max_length=63)
     cluster = serializers.SlugField(required=False, max_length=63)
     team = serializers.SlugField(required=False, max_length=63)
     on = serializers.BooleanField()
-    reason = serializers.CharField(required=False, allow_blank=True, max_length=2000, default="")
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         if len(attrs.keys() & set(SCOPES)) > 1:
@@ -65,20 +64,12 @@ class KillSwitches(ReadOnly):
     sort_fields = ("at",)
 
     def rows(self, viewer: Viewer) -> QuerySet[Any]:
-        deployments = fleet.deployments_for(viewer)
-        scope_ids = {*deployments.values_list("pk", flat=True)}
-        scope_ids |= {*deployments.values_list("team_id", flat=True)} - {None}
-        scope_ids |= {*fleet.clusters_for(viewer).values_list("pk", flat=True)}
-        scope_ids |= {*teams_for(viewer).values_list("pk", flat=True)}
-        switches = selectors.kill_switches()
-        return switches.filter(scope_id__in=scope_ids) | switches.filter(scope_id__isnull=True)
+        return selectors.kill_switches_for(viewer)
 
     @extend_schema(request=SetKillSwitchSerializer, responses={200: KillSwitchSerializer})
     def create(self, request: Request) -> Response:
         """Turn a switch on at once, or off: by one person in a demo, else by two."""
-        asked = SetKillSwitchSerializer(data=request.data)
-        asked.is_valid(raise_exception=True)
-        data = asked.validated_data
+        data = body(SetKillSwitchSerializer, request)
         kind, scope_id = self._scope(data)
         row = services.set_kill_switch(
             actor=self.viewer,

@@ -20,7 +20,7 @@ from apps.audit import selectors as audit
 from apps.common.clock import utcnow
 from apps.fleet.selectors import deployments_for, object_scope
 
-from .base import ReadOnly
+from .base import ReadOnly, body
 
 
 class TokenSerializer(serializers.Serializer[Any]):
@@ -73,19 +73,18 @@ class Tokens(ReadOnly):
     def create(self, request: Request) -> Response:
         if self.viewer.via_token:
             raise Problem(403, "token", "A token cannot make tokens; sign in instead.")
-        asked = NewTokenSerializer(data=request.data)
-        asked.is_valid(raise_exception=True)
+        asked = body(NewTokenSerializer, request)
         person: Any = request.user
         token, text = services.issue_token(
             actor=self.viewer,
             now=utcnow(),
             user=person,
-            name=asked.validated_data["name"],
-            permissions=[Permission(p) for p in asked.validated_data["permissions"]],
-            life=timedelta(days=asked.validated_data["days"]),
+            name=asked["name"],
+            permissions=[Permission(p) for p in asked["permissions"]],
+            life=timedelta(days=asked["days"]),
         )
-        body = {**TokenSerializer(token).data, "token": text}
-        return Response(body, status=status.HTTP_201_CREATED)
+        answer = {**TokenSerializer(token).data, "token": text}
+        return Response(answer, status=status.HTTP_201_CREATED)
 
     @extend_schema(responses={204: None})
     def destroy(self, request: Request, *args: Any, **kwargs: Any) -> Response:

@@ -26,12 +26,13 @@ from apps.overview.domain.types import Change, CostView
 from apps.planning import selectors, services
 from apps.planning.domain import guardrails
 from apps.slo import selectors as slo
+from apps.slo.domain.objective import ObjectiveSignal
 
-from .base import Constant, Derived, ReadOnly, ReasonSerializer
+from .base import Constant, Derived, ReadOnly, ReasonSerializer, body
 
 #: States of a recommendation (DESIGN §5); `blocked` is a flag of an open one.
 STATES: Final = ("open", "applied", "dismissed", "expired", "superseded")
-SIGNALS: Final = ("ttft", "tpot")
+SIGNALS: Final = tuple(signal.value for signal in ObjectiveSignal)
 
 
 class RecommendationSerializer(serializers.Serializer[Any]):
@@ -87,13 +88,11 @@ class Recommendations(ReadOnly):
     def dismiss(self, request: Request, number: str = "") -> Response:
         """Set an open recommendation aside; the same targets stay away for a while."""
         found = recommendation_named(self.viewer, number)
-        asked = ReasonSerializer(data=request.data)
-        asked.is_valid(raise_exception=True)
         done = services.dismiss(
             actor=self.viewer,
             now=utcnow(),
             recommendation_id=found.pk,
-            reason=asked.validated_data["reason"],
+            reason=body(ReasonSerializer, request)["reason"],
         )
         return Response(RecommendationSerializer(done).data)
 
@@ -161,10 +160,10 @@ class Guardrails(Constant):
 
 
 class ExactField(serializers.CharField):
-    """Money: every digit, never an exponent."""
+    """Money: every digit, never an exponent (`wire.tame` writes decimals so)."""
 
-    def to_representation(self, value: Any) -> str:
-        return str(plain(value))
+    def to_representation(self, value: Any) -> Any:
+        return value
 
 
 class PriceSerializer(serializers.Serializer[Any]):
@@ -213,10 +212,7 @@ class Costs(Derived):
     def lines(self, rows: Sequence[Any]) -> Sequence[Mapping[str, Any]]:
         now = utcnow()
         return [
-            {
-                "deployment": row.slug,
-                "cost": plain(overview.deployment_page(self.viewer, row.slug, now).cost),
-            }
+            {"deployment": row.slug, "cost": plain(overview.cost_of(self.viewer, row, now))}
             for row in rows
         ]
 
@@ -239,9 +235,6 @@ class Timeline(Derived):
     def lines(self, rows: Sequence[Any]) -> Sequence[Mapping[str, Any]]:
         now = utcnow()
         return [
-            {
-                "deployment": row.slug,
-                "changes": plain(overview.deployment_page(self.viewer, row.slug, now).changes),
-            }
+            {"deployment": row.slug, "changes": plain(overview.timeline_of(self.viewer, row, now))}
             for row in rows
         ]

@@ -122,17 +122,8 @@ def present(view: types.CommandView, reader: Reader) -> CommandShown:
         next_action=say(view.next_action, reader),
         error=say(view.error, reader),
         log=changes(view.log, reader, exact=True),
-        why_not=_why_not(view, reader),
+        why_not=say(view.why_not, reader),
     )
-
-
-def _why_not(view: types.CommandView, reader: Reader) -> str:
-    """Why a shown button is off; the state itself where no other reason is given."""
-    if view.why_not is not None:
-        return say(view.why_not, reader)
-    if view.is_live and not view.may_cancel:
-        return say(types.Text("why_not.cancel_state", {"state": view.state}), reader)
-    return ""
 
 
 def _soak_share(view: types.CommandView) -> float:
@@ -200,7 +191,6 @@ class ListShown:
     rows: tuple[CommandShown, ...]
     footer: str
     visible: int
-    role_line: str
 
 
 def present_list(page: types.CommandList, reader: Reader) -> ListShown:
@@ -219,7 +209,6 @@ def present_list(page: types.CommandList, reader: Reader) -> ListShown:
         rows=tuple(present(row, reader) for row in page.rows),
         footer=footer,
         visible=page.visible,
-        role_line=say(page.role_line, reader),
     )
 
 
@@ -243,7 +232,6 @@ class ReviewShown:
     primary: str
     enabled: bool
     why_not: str
-    role_line: str
 
 
 def present_review(page: types.ReviewPage, reader: Reader) -> ReviewShown:
@@ -268,5 +256,4 @@ def present_review(page: types.ReviewPage, reader: Reader) -> ReviewShown:
         primary=_("Apply now") if page.one_person_may else _("Ask for approval"),
         enabled=enabled,
         why_not="" if enabled else say(page.why_not, reader) or _("A check does not pass."),
-        role_line=say(page.deployment.role_line, reader),
     )

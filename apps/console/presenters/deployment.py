@@ -128,7 +128,6 @@ class DeploymentShown:
     changes: tuple[ChangeShown, ...]
     sources: tuple[SourceShown, ...]
     coverage: str
-    role_line: str
     as_of_iso: str
 
 
@@ -153,7 +152,6 @@ def present(page: types.DeploymentPage, reader: Reader) -> DeploymentShown:
         coverage=_("{found} of {required} required signals found").format(
             found=page.signals_found, required=page.signals_required
         ),
-        role_line=say(page.role_line, reader),
         as_of_iso=page.as_of.isoformat() if page.as_of else "",
     )
 
@@ -169,7 +167,7 @@ def _meta(page: types.DeploymentPage) -> str:
     known = (
         page.model,
         parts.engine_title(page.engine),
-        parts.hardware(page.gpus, parts.accelerator_title(page.accelerator)),
+        parts.hardware(page.gpus, page.accelerator),
         page.cluster,
         labels.word(labels.ENVIRONMENTS, page.environment),
         _("mode {mode}").format(mode=labels.word(labels.MODES, page.mode)),
@@ -244,10 +242,7 @@ def _stage(stage: types.Stage, reader: Reader) -> StageShown:
         small = _("first step")
     elif stage.usual_s is not None:
         small = _("usual {time}").format(time=_same_unit(seen.text, stage.usual_s))
-    detail = stage.detail
-    if small and detail is not None and detail.code == "stage.first_step":
-        detail = None
-    lines = [say(detail, reader), say(stage.stream, reader)]
+    lines = [say(stage.detail, reader), say(stage.stream, reader)]
     is_joint = stage.phase is types.Phase.PREFILL_AND_KV
     if is_joint and stage.detail is None:
         lines.insert(0, _("not measured apart"))

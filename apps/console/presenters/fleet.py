@@ -71,7 +71,6 @@ class FleetShown:
     rows: tuple[RowShown, ...]
     banners: tuple[parts.BannerShown, ...]
     sources: tuple[SourceShown, ...]
-    role_line: str
     as_of_iso: str
     clusters: tuple[str, ...]
     status_choices: tuple[tuple[str, str], ...]
@@ -103,7 +102,6 @@ def present(
         rows=tuple(_row(row, reader) for row in rows),
         banners=parts.banners(page.banners, reader),
         sources=sources(page.sources, reader),
-        role_line=say(page.role_line, reader),
         as_of_iso=page.as_of.isoformat() if page.as_of else "",
         clusters=tuple(sorted({row.cluster for row in page.rows})),
         status_choices=tuple(
@@ -143,7 +141,7 @@ def _card(row: types.FleetRow, reader: Reader) -> CardShown:
         status=row.status.value,
         status_word=labels.word(labels.STATUSES, row.status.value),
         title=_("{name}: {problem}").format(name=row.name, problem=phrase),
-        text=say(row.card or row.limited_detail, reader),
+        text=say(row.limited_detail, reader),
         link=row.next_link,
         link_text=say(row.next_step, reader) or _("Open"),
     )

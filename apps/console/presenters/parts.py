@@ -262,11 +262,12 @@ def gpu_count(count: Decimal | None) -> str:
 
 def hardware(count: Decimal | None, accelerator: str) -> str:
     """64 × H200, or the count alone where the accelerator is not known."""
+    title = accelerator_title(accelerator)
     if count is None:
-        return accelerator
-    if not accelerator:
+        return title
+    if not title:
         return gpu_count(count)
-    return f"{formatting.gpus(count)}{NBSP}×{NBSP}{accelerator}"
+    return f"{formatting.gpus(count)}{NBSP}×{NBSP}{title}"
 
 
 def engine_title(engine: str) -> str:

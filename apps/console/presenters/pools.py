@@ -83,7 +83,7 @@ def _spec(pool: types.PoolView, reader: Reader) -> str:
     shown = [
         ready,
         pool.parallelism,
-        parts.hardware(pool.gpus, parts.accelerator_title(pool.accelerator)),
+        parts.hardware(pool.gpus, pool.accelerator),
     ]
     if pool.cost_per_hour.value is not None:
         shown.append(cost.text)

@@ -66,7 +66,6 @@ def _fleet_context(request: HttpRequest, *, is_list: bool) -> tuple[str, dict[st
         "live_address": f"{live}?{query}" if query else live,
         "live_interval": FLEET_INTERVAL_S,
         "as_of": shown.as_of_iso,
-        "role_line": shown.role_line,
     }
 
 
@@ -121,7 +120,7 @@ def search(request: HttpRequest) -> HttpResponse:
 def _deployment_context(request: HttpRequest, slug: str) -> tuple[str, dict[str, Any]]:
     reader = reader_of(request)
     params = request.GET.dict()
-    page = data.deployment_page(viewer_of(request), slug, reader.now, params)
+    page = data.deployment_page(viewer_of(request), slug, reader.now)
     is_fast = page.interval_s < FLEET_INTERVAL_S
     default = timerange.DEFAULT_FAST if is_fast else timerange.DEFAULT
     span = timerange.parse(params, reader, default)
@@ -138,7 +137,6 @@ def _deployment_context(request: HttpRequest, slug: str) -> tuple[str, dict[str,
         "live_address": f"{live}?{query}" if query else live,
         "live_interval": span.live_interval_s(page.interval_s),
         "as_of": shown.as_of_iso,
-        "role_line": shown.role_line,
     }
 
 
@@ -196,7 +194,6 @@ def render_review(
         "rec": shown.recommendation,
         "page": page.deployment,
         "nav": "deployments",
-        "role_line": shown.role_line,
         "idempotency_key": uuid4().hex,
         **error_context(request, refused),
     }
@@ -216,7 +213,6 @@ def commands(request: HttpRequest) -> HttpResponse:
         "list": shown,
         "nav": "commands",
         "filters": params,
-        "role_line": shown.role_line,
     }
     return private(render(request, "pages/commands/commands.html", context))
 

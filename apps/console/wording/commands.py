@@ -12,10 +12,7 @@ from apps.common.sentences import Plural, Sentences
 #: `CommandView.title`.
 TITLES: Final[Sentences] = {
     "command.change": (_("{changes}"),),
-    "command.drain": (_("drain {worker}"),),
-    "command.restart": (_("restart {worker}"),),
     "command.rollback": (_("roll back {command}: {changes}"), _("roll back {command}")),
-    "command.role_flip": (_("turn {worker} into {to_role}"), _("{changes}")),
 }
 
 #: `CommandView.state_text`: one sentence about the state.
@@ -78,10 +75,7 @@ STATES: Final[Sentences] = {
 
 #: `PlannedStep.text`.
 STEPS: Final[Sentences] = {
-    "step.scale": (_("Set {role} to {count} workers"), _("Set workers: {targets}")),
     "step.drain": (_("Drain {worker}"),),
-    "step.start": (_("Start {worker} as {role}"), _("Start a {role} worker")),
-    "step.stop": (_("Stop {worker}"),),
     "step.remove": (_("Take {worker} out of the router"),),
     "step.add": (_("Add {worker} to the router as {role}"), _("Add {worker} to the router")),
     "step.set_role": (
@@ -95,8 +89,6 @@ STEPS: Final[Sentences] = {
         _("Check that the workers serve"),
     ),
     "step.drain_time": (_("Give {worker} time to drain"), _("Give the worker time to drain")),
-    "step.restart": (_("Restart {worker}"),),
-    "step.soak": (_("Watch the objectives for {soak_s}"), _("Watch the objectives")),
 }
 
 #: `PlannedStep.waiting_for`.
@@ -118,27 +110,20 @@ WAITS: Final[Sentences] = {
         _("the first request in the new role"),
     ),
     "wait.role": (_("the engine to report the role {role}"), _("the engine to report its role")),
-    "wait.gpus": (_("GPUs to become free"),),
-    "wait.count": (_("{ready} of {wanted} ready"),),
     "wait.removed": (_("the router to forget {worker}"), _("the router to forget the worker")),
-    "wait.retry": (_("the next try at {next_at}"), _("the next try")),
 }
 
 #: `CommandView.next_action`: what the controller does next, and when.
 NEXT: Final[Sentences] = {
     "next.approve": (_("Someone with the approver role has to approve."),),
-    "next.retry": (_("Tries again at {next_at}."), _("Tries again.")),
     "next.observe": (_("Looks at the real state before any retry."),),
     "next.soak": (
         _("Judges the objectives until {until}; rolls back by itself if they got worse."),
         _("Judges the objectives; rolls back by itself if they got worse."),
     ),
-    "next.rollback": (_("Rolls back at {next_at}."), _("Rolls back now.")),
     "next.person": (_("Nothing happens by itself. Retry or roll back."),),
-    "next.none": (_("Nothing more happens."),),
     "next.step": (_("Step {step} of {steps}."),),
     "next.start": (_("Starts at once."),),
-    "next.learn": (_("What was predicted is compared with what happened."),),
 }
 
 #: `ReviewPage.rollback`.
@@ -152,8 +137,6 @@ ROLLBACK: Final[Sentences] = {
         _("By itself, if it got worse. By hand at any time: back to {targets}."),
         _("By itself, if it got worse. By hand at any time."),
     ),
-    "rollback.manual": (_("By hand at any time: back to {targets}."), _("By hand at any time.")),
-    "rollback.none": (_("There is no way back for this step."),),
 }
 
 #: Errors of services shown on the page, and `CommandView.error`. `code` is `error.<code>`.
@@ -182,10 +165,6 @@ ERRORS: Final[Sentences] = {
         _("A guardrail does not pass: {guardrail}. Nothing was changed."),
         _("A guardrail does not pass. Nothing was changed."),
     ),
-    "error.check_failed": (
-        _("A check does not pass: {check}. Nothing was changed."),
-        _("A check does not pass. Nothing was changed."),
-    ),
     "error.stale_data": (
         _("Data is {age_s} old. Nothing was changed."),
         _("Data is old. Nothing was changed."),
@@ -200,8 +179,6 @@ ERRORS: Final[Sentences] = {
         _("Needs {gpus_needed} GPUs more, {gpus_free} are free. Nothing was changed."),
         _("Not enough free GPUs. Nothing was changed."),
     ),
-    "error.unknown_inventory": (_("The number of free GPUs is not known. Nothing was changed."),),
-    "error.conflict": (_("Somebody was faster. Below is what is true now."),),
     "error.idempotency": (_("This form was already used for something else."),),
     "error.backend_unreachable": (
         _("The backend did not answer: {error}"),
@@ -218,11 +195,7 @@ ERRORS: Final[Sentences] = {
         _("{who} changed the workers meanwhile. Stopped."),
         _("Somebody else changed the workers meanwhile. Stopped."),
     ),
-    "error.not_verified": (_("The backend accepted it, but the workers do not show it."),),
-    "error.second_factor": (_("Approving needs a recent second factor."),),
     "error.token": (_("Tokens never approve in production."),),
-    "error.nothing_to_roll_back": (_("There is nothing to roll back."),),
-    "error.rate_limited": (_("Too many tries. Wait a minute."),),
     "error.invalid": (_("{error}"), _("The form is not complete.")),
     "error.infeasible": (
         _("The targets are not possible: {error}"),
@@ -232,7 +205,6 @@ ERRORS: Final[Sentences] = {
         _("{role} would fall below its floor. Nothing was changed."),
         _("A role would fall below its floor."),
     ),
-    "error.objective_on_the_way": (_("An objective that holds now would be missed on the way."),),
     "error.command_error": (_("Refused. Nothing was changed."),),
     "error.unknown_pool": (_("There is no pool {role} that can be planned."),),
     "error.unknown_worker": (
@@ -257,7 +229,6 @@ ERRORS: Final[Sentences] = {
     "error.worse_than_doing_nothing": (
         _("Fewer requests were within objectives than predicted and than without the change."),
     ),
-    "error.timeout": (_("No answer in time."),),
     "error.not_found": (_("It does not exist, or you may not see it."),),
     "error.unknown": (_("Refused. Nothing was changed."),),
 }

@@ -194,7 +194,8 @@ KINDS: Final[Mapping[str, Formatter]] = {
     # str: a code of `labels`, shown as its word
     **_group("role from_role to_role other_role", lambda v, p, r: role_name(v)),
     "figure": lambda v, p, r: labels.word(labels.FIGURES, v),
-    "guardrail": lambda v, p, r: labels.word(labels.GUARDRAILS, v),
+    # one code, or several with commas between them
+    "guardrail": lambda v, p, r: join(labels.word(labels.GUARDRAILS, i) for i in v.split(", ")),
     "check": lambda v, p, r: labels.word(labels.CHECKS, v),
     "cause": lambda v, p, r: labels.word(labels.CAUSES_SHORT, v),
     "cause_phrase": lambda v, p, r: labels.word(labels.CAUSES_PHRASE, v),

@@ -12,6 +12,7 @@ from typing import Final
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import pgettext_lazy
 
+from apps.common.sentences import Words
 from apps.diagnosis.wording import CAUSES as CAUSES
 from apps.diagnosis.wording import CAUSES_PHRASE as CAUSES_PHRASE
 from apps.diagnosis.wording import CAUSES_SHORT as CAUSES_SHORT
@@ -20,7 +21,6 @@ from .names import CHECKS as CHECKS
 from .names import COST_LINES as COST_LINES
 from .names import FIGURES as FIGURES
 from .names import GUARDRAILS as GUARDRAILS
-from .names import Words
 
 logger = logging.getLogger(__name__)
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import pgettext_lazy
 
-Words = Mapping[str, object]
+from apps.common.sentences import Words
 
 #: Names of figures: evidence tiles, key figures, meters, facts, predicted rows.
 FIGURES: Final[Words] = {
@@ -116,50 +115,28 @@ FIGURES: Final[Words] = {
 }
 
 GUARDRAILS: Final[Words] = {
-    "fresh_data": pgettext_lazy("guardrail", "data complete and fresh"),
     "data_fresh": pgettext_lazy("guardrail", "data complete and fresh"),
     "data_stale": pgettext_lazy("guardrail", "data complete and fresh"),
-    "max_workers": pgettext_lazy("guardrail", "below the ceiling"),
+    "revision": pgettext_lazy("guardrail", "planned on the current revision"),
     "min_workers": pgettext_lazy("guardrail", "floor of each role kept"),
     "step_limit": pgettext_lazy("guardrail", "step within the limit"),
     "no_foreign_change": pgettext_lazy("guardrail", "nobody else changes it"),
     "passing_state": pgettext_lazy("guardrail", "objectives hold on the way"),
     "ratio_limits": pgettext_lazy("guardrail", "ratio within bounds"),
-    "floor": pgettext_lazy("guardrail", "floor of each role kept"),
-    "ceiling": pgettext_lazy("guardrail", "below the ceiling"),
-    "max_step": pgettext_lazy("guardrail", "step within the limit"),
     "cooldown": pgettext_lazy("guardrail", "cooldown over"),
-    "hysteresis": pgettext_lazy("guardrail", "need held long enough"),
     "flap": pgettext_lazy("guardrail", "no back and forth"),
-    "opposite_lockout": pgettext_lazy("guardrail", "no recent opposite change"),
-    "gpu_inventory": pgettext_lazy("guardrail", "GPUs available"),
     "gpu_budget": pgettext_lazy("guardrail", "GPU budget"),
-    "cost_budget": pgettext_lazy("guardrail", "cost budget"),
-    "objective_on_the_way": pgettext_lazy("guardrail", "objectives hold on the way"),
-    "survives_loss": pgettext_lazy("guardrail", "N+1 kept"),
-    "headroom": pgettext_lazy("guardrail", "headroom after the change"),
-    "ratio_bounds": pgettext_lazy("guardrail", "ratio within bounds"),
-    "freeze": pgettext_lazy("guardrail", "no freeze"),
-    "kill_switch": pgettext_lazy("guardrail", "kill switch off"),
     "no_active_command": pgettext_lazy("guardrail", "no other command"),
     "calibrated": pgettext_lazy("guardrail", "model calibrated"),
-    "no_rollout": pgettext_lazy("guardrail", "no rollout running"),
-    "no_foreign_writer": pgettext_lazy("guardrail", "nobody else changes it"),
-    "mode": pgettext_lazy("guardrail", "mode allows it"),
-    "daily_changes": pgettext_lazy("guardrail", "changes per day"),
-    "warm_up": pgettext_lazy("guardrail", "workers warmed up"),
 }
 
 CHECKS: Final[Words] = {
     "revision": pgettext_lazy("check", "the plan is based on the current revision"),
     "fresh_data": pgettext_lazy("check", "data is fresh"),
-    "survives_loss": pgettext_lazy("check", "one worker may fail after the change"),
     "gpu_inventory": pgettext_lazy("check", "GPUs are free to move"),
-    "cooldown": pgettext_lazy("check", "cooldown is over"),
     "freeze": pgettext_lazy("check", "no freeze"),
     "kill_switch": pgettext_lazy("check", "kill switch is off"),
     "no_active_command": pgettext_lazy("check", "no other command runs"),
-    "no_foreign_writer": pgettext_lazy("check", "nobody else changes the workers"),
     "backend_reachable": pgettext_lazy("check", "the backend answers"),
     "dry_run": pgettext_lazy("check", "the backend accepts a dry run"),
     "not_expired": pgettext_lazy("check", "the recommendation is still valid"),
@@ -167,10 +144,6 @@ CHECKS: Final[Words] = {
     "mode": pgettext_lazy("check", "the mode allows commands"),
     "floor": pgettext_lazy("check", "each role keeps its floor"),
     "objective_on_the_way": pgettext_lazy("check", "objectives hold on the way"),
-    "max_step": pgettext_lazy("check", "the step is within the limit"),
-    "permission": pgettext_lazy("check", "you may propose this"),
-    "calibrated": pgettext_lazy("check", "the model is calibrated"),
-    "inventory_fresh": pgettext_lazy("check", "the inventory is fresh"),
 }
 
 COST_LINES: Final[Words] = {

@@ -7,7 +7,6 @@ given is used, so that a read model may leave out what it does not know.
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Mapping
 from string import Formatter
 from typing import Any
@@ -35,8 +34,7 @@ class MissingParameter(KeyError):
 
 def is_strict() -> bool:
     """True where an unknown code must fail loudly."""
-    default = settings.DEBUG or os.environ.get("DJANGO_SETTINGS_MODULE", "").endswith(".test")
-    return bool(getattr(settings, "FULCRUM_STRICT_WORDING", default))
+    return bool(settings.DEBUG or settings.FULCRUM_STRICT_WORDING)
 
 
 def template_of(variant: Variant, params: Mapping[str, Any]) -> str:
@@ -61,9 +59,6 @@ def render(table: Sentences, text: Text, reader: Reader, *, mark: bool = False) 
         logger.error("no words for code %s", text.code)
         return text.code.replace(".", ": ").replace("_", " ")
     params = dict(text.params)
-    if "cause" in params:
-        # The same code in another form: "Prefill" as a limit, "prefill saturated" in a phrase.
-        params.setdefault("cause_phrase", params["cause"])
     given = {name for name, value in params.items() if value is not None}
     template = None
     for variant in variants:

@@ -232,7 +232,6 @@ class DeploymentPage:
     may_approve: bool
     may_kill: bool
     kill_switch_on: bool
-    role_line: Text
     etag: str
 
 
@@ -261,7 +260,6 @@ class FleetRow:
     is_stale: bool
     budget_left: Measurement | None = None
     cause: str = ""
-    card: Text | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,7 +274,6 @@ class FleetPage:
     banners: tuple[Banner, ...]
     as_of: datetime | None
     age_s: float | None
-    role_line: Text
     etag: str
 
 
@@ -383,4 +380,3 @@ class CommandList:
     predictions: int
     inside_range: int
     median_error: float | None
-    role_line: Text

@@ -24,6 +24,9 @@ from .size import DecodeState, Floats, PrefillState, decode_state, prefill_state
 DRAWS, LOW, HIGH = 200, 0.05, 0.95
 NORMAL_95 = 1.6448536269514722
 BISECTIONS = 40
+#: Instants at which the queue of one horizon is looked at.
+HORIZON_STEPS = 12
+_ERFC = (0.254829592, -0.284496736, 1.421413741, -1.453152027, 1.061405429)
 #: Floors of the half-widths, else a quiet history gives a range of nothing (§4).
 TTFT_FLOOR, TPOT_FLOOR, LOGIT_FLOOR = 0.02, 0.01, 0.10
 ALL_GOOD = 0.999
@@ -163,7 +166,7 @@ def _outcome(
     quantile = targets.ttft_quantile
     standing = demand.backlog * prefill.mean_s / pair.prefill
     ttft = _ttft_quantile(prefill, service, fixed, standing, rate, quantile, horizon)
-    ttft_share = _ttft_share(prefill, service, fixed, standing, targets.ttft_s, horizon)
+    ttft_share = _ttft_share(prefill, service, fixed, standing, rate, targets.ttft_s, horizon)
     tpot, tpot_share = _tpot(engine, decode, context, factors.decode, targets)
     good = np.clip(ttft_share + tpot_share - 1.0, 0.0, 1.0)
     done = rate / np.maximum(1.0, np.maximum(prefill.rho, decode.load))
@@ -211,18 +214,38 @@ def _ttft_share(
     service: Floats,
     fixed: Floats,
     standing: Floats,
+    rate: Floats,
     objective: float | None,
     horizon: float,
 ) -> Floats:
-    """Share within the objective; in overload, the part of the horizon before the queue is too
-    long."""
+    """Share within the objective. A queue near or beyond saturation has no time to settle, so what
+    the horizon can pile up counts there, the steady state where it is better."""
     if objective is None:
         return np.ones_like(prefill.rho)
     slack = objective - service - fixed[..., None]
     steady = 1.0 - prefill.late_share(slack).mean(axis=-1)
-    growth = np.maximum(prefill.rho - 1.0, 1e-9)[..., None]
-    before = np.clip((slack - standing[..., None]) / (growth * horizon), 0.0, 1.0).mean(axis=-1)
-    return np.asarray(np.where(prefill.rho >= 1.0, before, steady))
+    variance = rate * (service**2).mean(axis=-1) / prefill.workers**2
+    within = _reflected(slack, standing, prefill.rho - 1.0, variance, horizon).mean(axis=-1)
+    return np.asarray(np.where(prefill.rho >= 1.0, within, np.maximum(steady, within)))
+
+
+def _reflected(
+    slack: Floats, standing: Floats, drift: Floats, variance: Floats, horizon: float
+) -> Floats:
+    """Mean over the horizon of P(queued work <= slack): Brownian motion with this drift and
+    variance (seconds of work per second), reflected at an empty queue, from the standing queue
+    (Harrison, Brownian Motion and Stochastic Flow Systems, 1985, section 1.8)."""
+    x = np.maximum(slack, 0.0)[..., None]
+    start, mu, var = (np.asarray(part)[..., None, None] for part in (standing, drift, variance))
+    var = np.maximum(var, 1e-12)
+    times = (np.arange(HORIZON_STEPS) + 0.5) / HORIZON_STEPS * horizon
+    sd = np.sqrt(var * times)
+    direct = _normal_cdf((x - start - mu * times) / sd)
+    mirrored = np.exp(np.minimum(2.0 * mu * x / var, 700.0)) * _normal_cdf(
+        (-x - start - mu * times) / sd
+    )
+    found = np.clip(direct - mirrored, 0.0, 1.0).mean(axis=-1)
+    return np.where(slack >= 0.0, found, 0.0)
 
 
 def _tpot(
@@ -243,8 +266,11 @@ def _tpot(
 
 
 def _normal_cdf(x: Floats) -> Floats:
-    flat = [0.5 * (1.0 + math.erf(v / math.sqrt(2.0))) for v in np.clip(x, -9, 9).ravel()]
-    return np.array(flat).reshape(x.shape)
+    """Phi, by Abramowitz and Stegun 7.1.26 (error below 1e-7 of the share)."""
+    z = np.abs(x) / math.sqrt(2.0)
+    t = 1.0 / (1.0 + 0.3275911 * z)
+    tail = np.exp(-(z**2)) * t * np.polynomial.polynomial.polyval(t, _ERFC)
+    return np.where(x >= 0.0, 1.0 - tail / 2.0, tail / 2.0)
 
 
 def _summary(

@@ -10,15 +10,12 @@ import pytest
 import time_machine
 
 from apps.accounts.domain.authorize import SYSTEM
-from apps.backends import registry
-from apps.commands.services import facts
 from apps.planning.models import Recommendation
 from apps.slo import services as slo
 from apps.slo.domain.objective import ObjectiveSignal
 from apps.telemetry import selectors as telemetry
 from apps.telemetry.domain.figures import Usual
 from tests.integration.api import lab as laboratory
-from tests.integration.commands.world import MemoryAdapter
 from tests.integration.planning.conftest import Story
 from tests.integration.planning.fluid import LONG, Fleet
 from tests.support.builders import NOW
@@ -28,9 +25,7 @@ from tests.support.builders import NOW
 def lab(
     db: None, monkeypatch: pytest.MonkeyPatch, settings: Any, tmp_path: Path
 ) -> Iterator[laboratory.Lab]:
-    settings.STATE_DIR = tmp_path
-    monkeypatch.setitem(registry._BUILDERS, MemoryAdapter.name, MemoryAdapter)
-    monkeypatch.setattr(facts, "provider", laboratory.FreshFacts())
+    laboratory.stand_in(monkeypatch, settings, tmp_path)
     built = laboratory.build()
     laboratory.furnish(built)
     with time_machine.travel(NOW, tick=False) as clock:

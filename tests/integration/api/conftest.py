@@ -7,9 +7,6 @@ from typing import Any
 import pytest
 import time_machine
 
-from apps.backends import registry
-from apps.commands.services import facts
-from tests.integration.commands.world import MemoryAdapter
 from tests.support.builders import NOW
 
 from . import lab as laboratory
@@ -18,9 +15,7 @@ from . import lab as laboratory
 @pytest.fixture(autouse=True)
 def outside(monkeypatch: pytest.MonkeyPatch, settings: Any, tmp_path: Path) -> Iterator[None]:
     """The clock of the builders, the backend in memory, a state folder without a stop file."""
-    settings.STATE_DIR = tmp_path
-    monkeypatch.setitem(registry._BUILDERS, MemoryAdapter.name, MemoryAdapter)
-    monkeypatch.setattr(facts, "provider", laboratory.FreshFacts())
+    laboratory.stand_in(monkeypatch, settings, tmp_path)
     with time_machine.travel(NOW, tick=True):
         yield
 

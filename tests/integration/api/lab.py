@@ -12,9 +12,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import pytest
 from django.apps import apps as django_apps
 from django.db import transaction
 from django.http import HttpResponse
@@ -24,8 +26,10 @@ from apps.accounts import services as accounts
 from apps.accounts.domain.authorize import SYSTEM, Permission, Role, ScopeKind, Viewer
 from apps.accounts.models import ApiToken, User
 from apps.accounts.selectors import viewer_for
+from apps.backends import registry
 from apps.commands import services as commands
 from apps.commands.models import Command
+from apps.commands.services import facts
 from apps.commands.services.rooms import RoomFacts
 from apps.common.measurement import Measurement, Place, State
 from apps.common.units import Unit
@@ -177,6 +181,18 @@ def send(client: Client, method: str, path: str, body: Any = None, **headers: st
     return client.generic(method, path, data, content, headers=headers)
 
 
+def problem(answer: HttpResponse, status: int, code: str) -> dict[str, Any]:
+    """The problem details, after all that holds for each of them."""
+    assert answer["Content-Type"] == "application/problem+json", answer.content
+    body: dict[str, Any] = json.loads(answer.content)
+    assert (answer.status_code, body["status"], body["code"]) == (status, status, code), body
+    assert body["type"] == "about:blank" and body["title"]
+    # One sentence for what was wrong and one for what to do, or both in one.
+    assert body["detail"][0].isupper() and body["detail"].endswith((".", "!")), body["detail"]
+    assert len(body["detail"].split()) >= 6, body["detail"]
+    return body
+
+
 def figure(value: float, lower: float | None = None, upper: float | None = None) -> dict[str, Any]:
     place = Place.ROUTER if lower is None else Place.MODEL
     made = Measurement(value, Unit.SECONDS, State.OK, NOW, place, "", lower, upper)
@@ -212,9 +228,16 @@ def undone() -> Iterator[None]:
         transaction.set_rollback(True)
 
 
-def build(environment: str = "demo", mode: str = "approve") -> Lab:
+def stand_in(monkeypatch: pytest.MonkeyPatch, settings: Any, state: Path) -> None:
+    """What cannot run here: the backend in memory, fresh facts, a state folder of the test's."""
+    settings.STATE_DIR = state
+    monkeypatch.setitem(registry._BUILDERS, MemoryAdapter.name, MemoryAdapter)
+    monkeypatch.setattr(facts, "provider", FreshFacts())
+
+
+def build(environment: str = "demo") -> Lab:
     """The installation, at `builders.NOW`."""
-    made = builders.world(environment=environment, mode=mode)
+    made = builders.world(environment=environment)
     annex = fleet.register_cluster(
         actor=SYSTEM, now=NOW, slug="annex", name="Annex", uid="annex-uid", mode_cap="auto"
     )

@@ -2,31 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
-from django.http import HttpResponse
 
 from apps.commands import services as commands
 from apps.commands.models import Approval, Command
 from apps.fleet.models import Deployment
 
-from .lab import SLUG, TARGETS, Lab, everything, furnish
+from .lab import SLUG, TARGETS, Lab, everything, furnish, problem
 
 URL = "/api/v1/commands/"
-
-
-def problem(answer: HttpResponse, status: int, code: str) -> dict[str, Any]:
-    """The problem details, after all that holds for each of them."""
-    assert answer["Content-Type"] == "application/problem+json", answer.content
-    body: dict[str, Any] = json.loads(answer.content)
-    assert (answer.status_code, body["status"], body["code"]) == (status, status, code), body
-    assert body["type"] == "about:blank" and body["title"]
-    # One sentence for what was wrong and one for what to do, or both in one.
-    assert body["detail"][0].isupper() and body["detail"].endswith((".", "!")), body["detail"]
-    assert len(body["detail"].split()) >= 6, body["detail"]
-    return body
 
 
 def by_hand(lab: Lab, **more: Any) -> dict[str, Any]:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from base64 import b64encode
 from collections.abc import Callable
 from datetime import timedelta
-from decimal import Decimal
 from typing import Any
 from urllib.parse import quote
 
@@ -19,14 +17,13 @@ from apps.api.v1 import deployments, planning
 from apps.api.v1.base import Constant
 from apps.commands.models import Approval, Command, KillSwitch
 from apps.fleet import services as fleet
-from apps.fleet.models import Accelerator, Environment, Mode, ModelArchitecture, Node, Worker
+from apps.fleet.models import Accelerator, Environment, Mode, ModelArchitecture, Worker
 from apps.planning.models import RecommendationState
 from apps.slo.domain.objective import ObjectiveSignal
 from apps.telemetry.models import SourceKind, SourceState
 from tests.support import builders
 
-from .lab import ELSEWHERE, NOW, SLUG, Lab, figure, furnish
-from .test_commands_api import problem
+from .lab import ELSEWHERE, NOW, SLUG, Lab, figure, furnish, problem
 
 URL = "/api/v1/commands/"
 
@@ -333,80 +330,3 @@ def test_every_field_that_may_be_sorted_by_is_never_null(lab: Lab) -> None:
             for sign in ("", "-"):
                 rows = walk(lab, f"/api/v1/{name}/?sort={sign}{field}&page_size=2")
                 assert len(rows) == len(walk(lab, f"/api/v1/{name}/?page_size=200"))
-
-
-# --- addresses
-
-
-def test_an_unknown_address(lab: Lab) -> None:
-    for path in ("", "v1/", "v1/no-such/", "v2/clusters/", "v1/commands/C-1/x/"):
-        for caller in ("anonymous", "operator"):
-            for method in ("GET", "POST", "DELETE"):
-                problem(lab.call(caller, method, f"/api/{path}"), 404, "not_found")
-        page = lab.call("anonymous", "GET", f"/api/{path}", Accept="text/html,*/*;q=0.8")
-        assert (page.status_code, page["Content-Type"]) == (404, "text/html; charset=utf-8")
-
-
-def test_an_address_without_its_slash(lab: Lab) -> None:
-    moved = lab.call("operator", "GET", "/api/v1/commands?state=FAILED")
-    assert (moved.status_code, moved["Location"]) == (301, "/api/v1/commands/?state=FAILED")
-    refused = problem(lab.call("operator", "POST", "/api/v1/commands", {}), 404, "not_found")
-    assert "/api/v1/commands/" in refused["detail"]
-
-
-def test_a_key_that_is_none_is_not_found(lab: Lab) -> None:
-    for name in ("clusters", "nodes", "pools", "workers", "slos", "tokens", "audit-events"):
-        for key in ("x", "0", "9" * 40, "%F0%9F%92%A9", "a%00b", "..", "-1"):
-            for method in ("GET", "DELETE"):
-                answer = lab.call("operator", method, f"/api/v1/{name}/{key}/")
-                assert answer.status_code in (404, 405), answer.content
-                assert answer["Content-Type"] == "application/problem+json"
-
-
-# --- numbers
-
-
-def test_no_nan_leaves_even_if_a_read_model_holds_one(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made = {
-        "as_of": None,
-        "step": float("nan"),
-        "panels": {"ttft": {"p95": [1.5, float("inf"), float("-inf")]}, "n": 2**60, "small": 7},
-        "cost": Decimal("1E+2"),
-        "words": "\ud800",
-    }
-    monkeypatch.setattr(deployments.overview, "deployment_series", lambda *a, **k: made)
-    answer = lab.call("viewer", "GET", f"/api/v1/deployments/{SLUG}/series/")
-    assert b"NaN" not in answer.content and b"Infinity" not in answer.content
-    found = json.loads(answer.content, parse_constant=lambda name: pytest.fail(name))
-    assert found == {
-        "as_of": None,
-        "step": None,
-        "panels": {"ttft": {"p95": [1.5, None, None]}, "n": str(2**60), "small": 7},
-        "cost": "100",
-        "words": "?",
-    }
-
-
-def test_money_is_an_exact_string(lab: Lab) -> None:
-    furnish(lab)
-    books = lab.call("viewer", "GET", "/api/v1/price-books/").json()["results"]
-    assert [price["rate"] for price in books[0]["prices"]] == ["4.59"]
-    pools = lab.call("viewer", "GET", "/api/v1/pools/").json()["results"]
-    assert {row["devices_per_worker"] for row in pools} == {"1.0000"}
-
-
-def test_an_address_never_shows_a_password(lab: Lab) -> None:
-    Worker.objects.filter(name="p-0").update(url="http://admin:secret@10.0.0.1:8000/x@y")
-    text = lab.call("viewer", "GET", "/api/v1/workers/").content.decode()
-    assert "secret" not in text
-    assert "http://10.0.0.1:8000/x@y" in text
-
-
-def test_answers_are_kept_by_no_cache(lab: Lab) -> None:
-    for path in ("/api/v1/clusters/", "/api/v1/no-such/"):
-        answer = lab.call("viewer", "GET", path)
-        if answer.status_code == 200:
-            assert answer["Cache-Control"] == "private, no-store"
-    assert Node.objects.exists()

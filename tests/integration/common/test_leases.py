@@ -42,3 +42,22 @@ def test_an_expired_lease_is_taken_over_with_a_higher_epoch(backend: Backend) ->
     leases.assert_held(rows, second)
     assert leases.release(rows, second) is True
     assert leases.claim(rows, backend.pk, owner="c", now=later, ttl_s=1) is not None
+
+
+def test_a_start_ends_the_leases_of_the_dead(backend: Backend) -> None:
+    rows = Backend.objects.all()
+    dead = leases.claim(rows, backend.pk, owner="dead", now=NOW, ttl_s=120)
+    assert dead is not None
+    start = NOW + timedelta(seconds=1)
+    assert leases.expire_all(start) == 1
+    at_once = start + timedelta(milliseconds=1)
+    taken = leases.claim(rows, backend.pk, owner="next", now=at_once, ttl_s=120)
+    assert taken is not None
+    assert taken.epoch == dead.epoch + 1
+    with pytest.raises(leases.LeaseLost):
+        leases.renew(rows, dead, now=at_once, ttl_s=120)
+    assert leases.release(rows, dead) is False
+    leases.assert_held(rows, taken)
+    # What is free or has run out is left as it is.
+    assert leases.release(rows, taken) is True
+    assert leases.expire_all(at_once) == 0

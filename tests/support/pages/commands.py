@@ -28,10 +28,16 @@ def steps(state: str = "PLANNED") -> tuple[t.PlannedStep, ...]:
         )  # fmt: skip
 
     return (
-        step(0, "drain", "d-5", Text("step.drain", {"worker": "d-5"}), 95),
-        step(1, "start", "p-4", Text("step.start", {"worker": "p-4", "role": "prefill"}), 230),
-        step(2, "start", "p-5", Text("step.start", {"worker": "p-5", "role": "prefill"}), 230),
-        step(3, "verify", "", Text("step.verify"), 30),
+        step(0, "wait_idle", "d-5", Text("step.drain", {"worker": "d-5"}), 95),
+        step(1, "add_worker", "p-4", Text("step.add", {"worker": "p-4", "role": "prefill"}), 230),
+        step(2, "add_worker", "p-5", Text("step.add", {"worker": "p-5", "role": "prefill"}), 230),
+        step(
+            3,
+            "verify_data_plane",
+            "p-5",
+            Text("step.verify", {"worker": "p-5", "role": "prefill"}),
+            30,
+        ),
     )
 
 
@@ -42,11 +48,11 @@ def review(**changes: Any) -> t.ReviewPage:
         checks=(
             t.Check("revision", True, Text("check.revision", {"revision": 41})),
             t.Check("fresh_data", True, Text("check.age", {"age_s": 8.0})),
-            t.Check("survives_loss", True),
-            t.Check("gpu_inventory", True, Text("check.gpus_same")),
-            t.Check("cooldown", True, Text("check.last_change", {"at": NOW - timedelta(days=1)})),
-            t.Check("freeze", True),
+            t.Check("mode", True),
             t.Check("kill_switch", True),
+            t.Check("no_active_command", True),
+            t.Check("freeze", True),
+            t.Check("gpu_inventory", True),
             t.Check("dry_run", True),
         ),
         steps=steps(),
@@ -96,8 +102,7 @@ def command(**changes: Any) -> t.CommandView:
             t.Change(NOW - timedelta(minutes=12), Status.INFO,
                      Text("change.command_proposed", {"command": "C-0914"}), None, "alice"),
             t.Change(NOW - timedelta(minutes=11), Status.OK,
-                     Text("change.command_approved", {"command": "C-0914"}),
-                     Text("log.reason", {"reason_text": "go"}), "bob"),
+                     Text("change.command_approved", {"command": "C-0914"}), None, "bob"),
         ),
         rollback_of="", rolled_back_by="", may_approve=False, may_reject=False, may_cancel=True,
         may_roll_back=True, why_not=None, recommendation_number="R-2187", is_live=True, etag="c1",
@@ -143,5 +148,4 @@ def command_list() -> t.CommandList:
         predictions=17,
         inside_range=15,
         median_error=0.09,
-        role_line=Text("role_line.operate_approve"),
     )

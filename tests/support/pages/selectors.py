@@ -56,8 +56,8 @@ class Selectors(SimpleNamespace):
         self._note("fleet_page", viewer, dict(params))
         return self.pages.get("fleet", fleet())
 
-    def deployment_page(self, viewer: Any, slug: str, now: Any, params: Any) -> t.DeploymentPage:
-        self._note("deployment_page", viewer, slug, dict(params))
+    def deployment_page(self, viewer: Any, slug: str, now: Any) -> t.DeploymentPage:
+        self._note("deployment_page", viewer, slug)
         known = {
             "assist-chat-prod": deployment(),
             "chat-pd": demo(),

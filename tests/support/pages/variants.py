@@ -35,11 +35,14 @@ def demo() -> t.DeploymentPage:
                 t.Evidence("prefill_busy", Status.CRIT, m(1.0, R, place=Place.ENGINE),
                            Text("compare.over_limit", {"limit": 0.85, "for_s": 90.0})),
                 t.Evidence("decode_busy", Status.OK, m(0.41, R, place=Place.ENGINE),
-                           Text("compare.no_preemption", {"kv_used": 0.22})),
+                           Text("compare.no_usual")),
                 t.Evidence("kv_transfer", Status.OK, m(0.062, S, place=Place.ENGINE),
-                           Text("compare.kv_normal", {})),
-                t.Evidence("input_length", Status.WARN, m(1.48, R, place=Place.ENGINE),
-                           Text("compare.vs_basis", {"basis": "since_start"})),
+                           Text("compare.usual",
+                                {"usual": m(0.043, S), "basis": "since_start"})),
+                t.Evidence("input_length", Status.WARN,
+                           m(2850.0, Unit.TOKENS, place=Place.ENGINE),
+                           Text("compare.usual", {"usual": m(1150.0, Unit.TOKENS),
+                                                  "basis": "since_start"})),
             ),
             Text("wont_help.prefill_saturated"),
         ),
@@ -72,8 +75,8 @@ def demo() -> t.DeploymentPage:
                      usd_m("8.11", method="marginals", low=Decimal("7.10"), high=Decimal("8.11")),
                      Status.WARN, None,
                      Text("figure.all_tokens", {"per_million": Decimal("2.36")}), wave(2.4, 8.1)),
-            t.Figure("ttft_budget", missing(R, State.NO_DATA), None, None,
-                     Text("figure.budget_short")),
+            t.Figure("ttft_attainment", missing(R, State.NO_DATA), None, 0.95,
+                     Text("figure.objective", {"threshold": m(0.95, R)})),
         ),
         recommendation=recommendation(
             number="R-0004", age_s=12, valid_s=288, revision_from=3, approvals_needed=0,
@@ -97,7 +100,6 @@ def demo() -> t.DeploymentPage:
             similar_changes=2, median_error=0.14, confidence="low",
             notes=(
                 Text("note.flip", {"worker": "decode-3", "about_s": 6.0}),
-                Text("note.backlog", {"waiting": 46, "about_s": 60.0}),
                 Text("note.auto_rollback", {"soak_s": 60.0}),
             ),
         ),
@@ -168,7 +170,7 @@ def for_viewer(page: t.DeploymentPage) -> t.DeploymentPage:
     assert page.recommendation is not None
     return replace(
         page,
-        may_propose=False, may_approve=False, may_kill=False, role_line=Text("role_line.read"),
+        may_propose=False, may_approve=False, may_kill=False,
         recommendation=replace(page.recommendation, may_propose=False, may_approve=False,
                                may_dismiss=False, why_not=why),
     )  # fmt: skip

@@ -27,7 +27,7 @@ _SPECIAL: dict[str, Any] = {
     "permission": "approve",
     "basis": "same_hour_4_weeks",
     "figures": ("ttft_p95", "kv_used"),
-    "guardrails": ("cooldown", "floor"),
+    "guardrails": ("cooldown", "min_workers"),
     "names": ("a", "b"),
     "metrics": ("m1", "m2"),
     "workers_named": ("p-0", "p-1"),

@@ -34,10 +34,10 @@ def test_the_first_screen_of_the_pictures() -> None:
     assert shown.diagnosis.heading == "Prefill is the bottleneck"
     assert shown.diagnosis.wont_help == "More decode workers will not help."
     assert [tile.shown.text.replace("\u00a0", " ") for tile in shown.diagnosis.tiles] == [
-        "590 ms", "94%", "47%", "41 ms", "+38%",
+        "590 ms", "94%", "47%", "41 ms", "6,200 tok",
     ]  # fmt: skip
     assert [item.shown.value for item in shown.figures] == [
-        "1.84", "24", "8.4", "10.6k", "$0.94", "61",
+        "1.84", "24", "8.4", "10.6k", "$0.94", "61%",
     ]  # fmt: skip
     assert [chip.text for chip in shown.chips] == ["Paging · TTFT", "In sync · rev 41"]
     assert shown.coverage == "6 of 6 required signals found"
@@ -144,10 +144,10 @@ def test_no_confidence_without_its_basis(similar: int, words: str) -> None:
 
 
 def test_a_failing_guardrail_is_named_first() -> None:
-    rails = (t.Guardrail("cooldown", True), t.Guardrail("floor", False))
+    rails = (t.Guardrail("cooldown", True), t.Guardrail("min_workers", False))
     card = recommendation.present(
         pages.recommendation(
-            guardrails=rails, blocked=Text("blocked.guardrail", {"guardrail": "floor"})
+            guardrails=rails, blocked=Text("blocked.guardrail", {"guardrail": "min_workers"})
         ),
         SHANGHAI,
     )
@@ -296,11 +296,12 @@ def test_one_person_applies_two_people_ask(one: bool, words: str) -> None:
 
 
 def test_many_guardrails_are_counted_and_some_named() -> None:
-    codes = ("cooldown", "floor", "max_step", "flap", "freeze", "mode", "calibrated")
+    codes = ("cooldown", "min_workers", "step_limit", "flap", "gpu_budget", "ratio_limits",
+             "calibrated")  # fmt: skip
     rails = tuple(t.Guardrail(code, True) for code in codes)
     card = recommendation.present(pages.recommendation(guardrails=rails), SHANGHAI)
     assert card.guardrails_text == "7 of 7 guardrails pass"
-    assert card.guardrails_names.endswith("no freeze and 2 more")
+    assert card.guardrails_names.endswith("GPU budget and 2 more")
     assert len(card.guardrails) == 7
 
 

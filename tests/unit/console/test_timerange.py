@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from apps.console import timerange
+from apps.overview.series import LONGEST
 
 from .samples import NOW, SHANGHAI
 
@@ -47,13 +48,17 @@ def test_fields_of_the_page_are_local_times() -> None:
     [
         {"from": "yesterday"},
         {"from": "2026-11-29T18:00Z", "to": "2026-11-29T17:00Z"},
-        {"from": "2020-01-01T00:00Z", "to": "2026-01-01T00:00Z"},
+        {"from": "2026-10-01T00:00Z", "to": "2026-11-02T00:00Z"},
         {"from": "-9999999d"},
         {"from": "", "to": "x"},
     ],
 )
 def test_nonsense_falls_back_to_the_default(params: dict[str, str]) -> None:
     assert timerange.parse(params, SHANGHAI).seconds == 3 * 3600
+
+
+def test_no_range_is_longer_than_its_charts_are_answered() -> None:
+    assert timerange.parse({"from": "-90d"}, SHANGHAI).seconds == LONGEST.total_seconds()
 
 
 @pytest.mark.parametrize(

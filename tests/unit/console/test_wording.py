@@ -76,7 +76,7 @@ def test_unknown_codes_and_missing_parameters_raise_in_tests() -> None:
     with pytest.raises(wording.UnknownCode):
         wording.say(Text("sentence.of_nothing"), SHANGHAI)
     with pytest.raises(wording.MissingParameter):
-        wording.say(Text("note.takes"), SHANGHAI)
+        wording.say(Text("rec.scale"), SHANGHAI)
     with pytest.raises(wording.UnknownCode):
         labels.word(labels.FIGURES, "nonsense")
 

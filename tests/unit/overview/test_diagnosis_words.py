@@ -28,7 +28,9 @@ def test_every_finding_can_be_said(row: tuple[object, ...], language: str) -> No
         params=dict(found.params), evidence=[e.to_json() for e in found.evidence],
         wont_help=found.wont_help, worker=found.worker, role=found.role, busy=s.busy.to_json(),
     )  # fmt: skip
-    view = diagnosis.view(record, s.figures, s.usual, 2.5, 0.025, AT, 5.0)
+    view = diagnosis.view(
+        record, s.figures, s.usual, 2.5, 0.025, AT, 5.0, lambda figure, taken: figure
+    )
     reader = Reader(now=AT, zone=ZoneInfo("UTC"))
     with translation.override(language):
         assert wording.heading(view, reader)
