@@ -29,6 +29,11 @@ BEAT: Final[dict[str, dict[str, Any]]] = {
         "schedule": 1.0,
         "options": {"queue": "control", "expires": 1.0},
     },
+    "roll windows up": {
+        "task": "telemetry.roll_up",
+        "schedule": 60.0,
+        "options": {"queue": "collect", "expires": 60.0},
+    },
     "prune windows": {
         "task": "telemetry.prune",
         "schedule": 600.0,

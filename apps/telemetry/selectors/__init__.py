@@ -1,0 +1,27 @@
+"""Reads of telemetry, split by noun: figures, series, what is usual, sources, coverage."""
+
+from .coverage import SignalCoverage, coverage
+from .figures import figures, figures_over
+from .latest import BriefFigures, brief_of, latest_figures
+from .series import series
+from .sources import down_scopes, sources_for, targets_of
+from .usual import MOMENTS, usual
+from .windows import latest_end, window_of
+
+__all__ = [
+    "MOMENTS",
+    "BriefFigures",
+    "SignalCoverage",
+    "brief_of",
+    "coverage",
+    "down_scopes",
+    "figures",
+    "figures_over",
+    "latest_end",
+    "latest_figures",
+    "series",
+    "sources_for",
+    "targets_of",
+    "usual",
+    "window_of",
+]
