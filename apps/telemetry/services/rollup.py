@@ -16,6 +16,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from django.db import connection, transaction
+from django.db.models import Min
 
 from apps.engines.codec import window_from_json
 
@@ -95,9 +96,10 @@ def _make(key: int, now: datetime) -> int | None:
     level = BY_NAME[found.level]
     until = level.block.after(found.start)
     ready = min(level.complete_before(now), until)
-    removed, again = 0, None
+    removed, again = 0, _next_due(level, found.deployment_id, ready, until)
     if level.below == RAW.name:
-        made, removed, again = _from_windows(found.deployment_id, found.start, ready, now)
+        made, removed, slides_until = _from_windows(found.deployment_id, found.start, ready, now)
+        again = min(filter(None, (again, slides_until)), default=None)
     else:
         made = _from_blocks(level, found.deployment_id, found.start, ready)
     _write(level, found.deployment_id, found.start, made)
@@ -110,6 +112,23 @@ def _make(key: int, now: datetime) -> int | None:
         ends = {above.slot_end(slot.end) for m in made.values() for slot in m.slots}
         mark(above, ((found.deployment_id, end) for end in ends))
     return removed
+
+
+def _next_due(
+    level: Level, deployment_id: UUID, ready: datetime, until: datetime
+) -> datetime | None:
+    """When the next slot of the block is complete for which something is there already."""
+    if level.below == RAW.name:
+        rows = StoredWindow.objects.filter(
+            deployment_id=deployment_id, end__gt=ready, end__lte=until
+        )
+        first = rows.aggregate(first=Min("end"))["first"]
+        return None if first is None else level.slot_end(first)
+    blocks_below = ROLL_UPS[level.below]._default_manager.filter(
+        deployment_id=deployment_id, start__gte=ready, start__lt=until
+    )
+    first = blocks_below.aggregate(first=Min("start"))["first"]
+    return None if first is None else level.slot_end(first + timedelta(microseconds=1))
 
 
 def _from_windows(
@@ -140,8 +159,6 @@ def _from_windows(
         StoredWindow.objects.filter(pk__in=drop[index : index + 500]).delete()
     waiting = [window.end for window in between if window.end >= horizon]
     later = max(waiting) + SLIDING + timedelta(seconds=1) if waiting else None
-    if later is not None and ready < FIVE_MINUTES.block.after(start):
-        later = min(later, ready + timedelta(seconds=FIVE_MINUTES.slot_s))
     return made, len(drop), later
 
 
