@@ -241,7 +241,10 @@ class LatestFigures(models.Model):
     """
 
     deployment = models.OneToOneField(
-        "fleet.Deployment", on_delete=models.CASCADE, primary_key=True, related_name="+"
+        "fleet.Deployment",
+        on_delete=models.CASCADE,
+        primary_key=True,
+        related_name="latest_figures",
     )
     newest_end = models.DateTimeField()
     kept_at = models.DateTimeField(null=True)

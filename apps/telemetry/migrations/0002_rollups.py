@@ -131,7 +131,7 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name='LatestFigures',
             fields=[
-                ('deployment', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, primary_key=True, related_name='+', serialize=False, to='fleet.deployment')),
+                ('deployment', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, primary_key=True, related_name='latest_figures', serialize=False, to='fleet.deployment')),
                 ('newest_end', models.DateTimeField()),
                 ('kept_at', models.DateTimeField(null=True)),
                 ('figures', models.JSONField(default=dict)),

@@ -1,5 +1,6 @@
 """Reads of telemetry, split by noun: figures, series, what is usual, sources, coverage."""
 
+from ..domain.levels import SLIDING, least_step_s
 from .coverage import SignalCoverage, coverage
 from .figures import figures, figures_over
 from .latest import BriefFigures, brief_of, latest_figures
@@ -10,6 +11,7 @@ from .windows import latest_end, window_of
 
 __all__ = [
     "MOMENTS",
+    "SLIDING",
     "BriefFigures",
     "SignalCoverage",
     "brief_of",
@@ -19,6 +21,7 @@ __all__ = [
     "figures_over",
     "latest_end",
     "latest_figures",
+    "least_step_s",
     "series",
     "sources_for",
     "targets_of",

@@ -48,17 +48,13 @@ def brief_of(found: DeploymentFigures) -> BriefFigures:
 def latest_figures(
     deployments: Collection[Deployment], now: datetime
 ) -> Mapping[UUID, BriefFigures]:
-    """Brief figures by deployment id, as `services.keep_figures` kept them, aged to `now` (1 query
-    for any number, 1 more when some are too old to have a value). They are made from the windows
-    where windows came two intervals or more after what is kept."""
-    rows = {
-        row.deployment_id: row
-        for row in LatestFigures.objects.filter(deployment__in=[item.pk for item in deployments])
-    }
+    """Brief figures by deployment id, as `services.keep_figures` kept them, aged to `now` (no query
+    for deployments selected with `latest_figures`; 1 when some are too old to have a value). They
+    are made from the windows where windows came two intervals or more after what is kept."""
     found: dict[UUID, BriefFigures] = {}
     gone: dict[UUID, tuple[LatestFigures, float]] = {}
     for deployment in deployments:
-        row = rows.get(deployment.pk)
+        row: LatestFigures | None = getattr(deployment, "latest_figures", None)
         interval_s = fleet.defaults_for(deployment).collect_interval_s
         behind = None if row is None else _behind(row)
         if row is None or behind is None or behind >= timedelta(seconds=2 * interval_s):
