@@ -39,6 +39,11 @@ BEAT: Final[dict[str, dict[str, Any]]] = {
         "schedule": 3600.0,
         "options": {"queue": "control", "expires": 1800.0},
     },
+    "roll windows up": {
+        "task": "telemetry.roll_up",
+        "schedule": 60.0,
+        "options": {"queue": "collect", "expires": 60.0},
+    },
     "prune windows": {
         "task": "telemetry.prune",
         "schedule": 600.0,

@@ -31,6 +31,7 @@ CHOICES: Final[tuple[tuple[str, str | Promise], ...]] = (
     ("-24h", _("Last 24 h")),
     ("-7d", _("Last 7 days")),
     ("-30d", _("Last 30 days")),
+    ("-90d", _("Last 90 days")),
 )
 _RELATIVE: Final = re.compile(r"^-(\d{1,4})([mhd])$")
 _UNIT_S: Final = {"m": 60, "h": 3600, "d": 86400}

@@ -51,6 +51,14 @@ def deployments_for(viewer: Viewer) -> QuerySet[Deployment]:
     return living.filter(allowed)
 
 
+def sees_everything(viewer: Viewer) -> bool:
+    """True if the viewer may read the whole installation."""
+    return viewer.is_system or any(
+        binding.scope_kind is ScopeKind.INSTALLATION
+        for binding in viewer.scopes_with(Permission.READ)
+    )
+
+
 def deployment_count() -> int:
     """Living deployments in the installation, for "3 of 14 deployments"."""
     return Deployment.objects.filter(ended_at__isnull=True).count()
@@ -94,22 +102,7 @@ def defaults_for(deployment: Deployment) -> Defaults:
 def topology(deployment: Deployment) -> Topology:
     """Pools and living workers (2 queries)."""
     pools = {
-        pool.role: PoolFacts(
-            id=pool.pk,
-            role=pool.role,
-            accelerator=pool.accelerator.slug if pool.accelerator else None,
-            devices_per_worker=pool.devices_per_worker,
-            wanted=pool.wanted_workers,
-            min_workers=pool.min_workers,
-            max_workers=pool.max_workers,
-            kv_capacity_tokens=pool.kv_capacity_tokens,
-            max_sequences=pool.max_sequences,
-            prefill_tokens_per_step=pool.prefill_tokens_per_step,
-            engine=pool.engine,
-            engine_version=pool.engine_version,
-            ratio_target=pool.ratio_target,
-            parallelism=_parallelism(pool),
-        )
+        pool.role: pool_facts(pool)
         for pool in Pool.objects.filter(deployment=deployment).select_related("accelerator")
     }
     workers = tuple(
@@ -135,6 +128,26 @@ def topology(deployment: Deployment) -> Topology:
         mode=effective_mode(deployment),
         pools=pools,
         workers=workers,
+    )
+
+
+def pool_facts(pool: Pool) -> PoolFacts:
+    """A pool (with its accelerator) as data."""
+    return PoolFacts(
+        id=pool.pk,
+        role=pool.role,
+        accelerator=pool.accelerator.slug if pool.accelerator else None,
+        devices_per_worker=pool.devices_per_worker,
+        wanted=pool.wanted_workers,
+        min_workers=pool.min_workers,
+        max_workers=pool.max_workers,
+        kv_capacity_tokens=pool.kv_capacity_tokens,
+        max_sequences=pool.max_sequences,
+        prefill_tokens_per_step=pool.prefill_tokens_per_step,
+        engine=pool.engine,
+        engine_version=pool.engine_version,
+        ratio_target=pool.ratio_target,
+        parallelism=_parallelism(pool),
     )
 
 
@@ -205,9 +218,7 @@ def change_state(deployment_id: UUID) -> ChangeState:
 
 def clusters_for(viewer: Viewer) -> QuerySet[Cluster]:
     """Clusters of the visible deployments, or all for an installation-wide viewer."""
-    if viewer.is_system or any(
-        b.scope_kind is ScopeKind.INSTALLATION for b in viewer.scopes_with(Permission.READ)
-    ):
+    if sees_everything(viewer):
         return Cluster.objects.all()
     bound = [
         b.scope_id for b in viewer.scopes_with(Permission.READ) if b.scope_kind is ScopeKind.CLUSTER

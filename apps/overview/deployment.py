@@ -101,9 +101,11 @@ def diagnosis_of(loaded: Loaded) -> DiagnosisView:
 
 def build_status(loaded: Loaded) -> tuple[Status, str]:
     """Worst status and cause, for a row of the fleet."""
-    view = diagnosis_of(loaded)
-    status, _ = _status(loaded, view.status, view.cause)
-    return status, view.cause
+    diagnosed, cause = diagnosis.status_of(
+        loaded.diagnosis, loaded.now, loaded.defaults.collect_interval_s
+    )
+    status, _ = _status(loaded, diagnosed, cause)
+    return status, cause
 
 
 def etag_of(loaded: Loaded) -> str:
@@ -133,7 +135,7 @@ def _status(loaded: Loaded, status: Status, cause: str) -> tuple[Status, Text]:
         return Status.UNKNOWN, Text("status.no_data")
     if loaded.is_stale:
         return Status.UNKNOWN, Text("status.stale", {"age_s": loaded.age_s})
-    if loaded.figures.arrivals_per_s.state is State.NO_TRAFFIC:
+    if loaded.brief.arrivals_per_s.state is State.NO_TRAFFIC:
         return Status.INFO, Text("status.no_traffic")
     late = [signal for signal in ("ttft", "tpot") if _breached(loaded, signal)]
     if late:
@@ -147,9 +149,9 @@ def _status(loaded: Loaded, status: Status, cause: str) -> tuple[Status, Text]:
 
 
 def _breached(loaded: Loaded, signal: str) -> bool:
-    quantiles = loaded.figures.ttft if signal == "ttft" else loaded.figures.tpot
+    figure = loaded.brief.ttft_p95 if signal == "ttft" else loaded.brief.tpot_p95
     threshold = loaded.thresholds.get(signal)
-    value = quantiles.p95.value
+    value = figure.value
     return threshold is not None and value is not None and float(value) > threshold
 
 

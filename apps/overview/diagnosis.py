@@ -54,12 +54,7 @@ def view(
 
     Evidence is kept while newer windows are outvoted; its figures then are old and `aged` says so.
     """
-    too_old = (
-        record is None
-        or record.window_end is None
-        or (now - record.window_end).total_seconds() >= 2 * interval_s
-    )
-    if record is None or (too_old and record.cause != "not_enough_signal"):
+    if record is None or is_too_old(record, now, interval_s):
         return _no_signal(record, figures, now)
     params = _params(record, figures, ttft_objective_s, tpot_objective_s, now)
     cause = str(record.cause)
@@ -86,6 +81,22 @@ def view(
         wont_help=Text(f"wont_help.{cause}") if has_advice_to_avoid else None,
         worker=record.worker,
     )
+
+
+def is_too_old(record: DiagnosisRecord, now: datetime, interval_s: float) -> bool:
+    """True for a diagnosis that says nothing about now."""
+    end = record.window_end
+    late = end is None or (now - end).total_seconds() >= 2 * interval_s
+    return late and record.cause != "not_enough_signal"
+
+
+def status_of(
+    record: DiagnosisRecord | None, now: datetime, interval_s: float
+) -> tuple[Status, str]:
+    """Status and cause alone, as `view` gives them."""
+    if record is None or is_too_old(record, now, interval_s):
+        return Status.UNKNOWN, "not_enough_signal"
+    return SEVERITY.get(record.severity, Status.UNKNOWN), str(record.cause)
 
 
 def _queue_wait(item: StoredEvidence, figures: DeploymentFigures, usual: Usual) -> Evidence | None:

@@ -7,18 +7,20 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 from typing import Final
+from uuid import UUID
 
 from apps.accounts.domain.authorize import Viewer
-from apps.commands import selectors as commands
 from apps.common.measurement import Measurement, Place, State
 from apps.common.units import Unit
 from apps.fleet import selectors as fleet
 
+from . import batch, pools, sources
 from . import deployment as one
-from . import pools, sources
 from .domain.types import Banner, Figure, FleetPage, FleetRow, SourceLine, Status, Text
 from .loaded import Loaded
 
+#: Most rows of the table.
+MOST: Final = 200
 ORDER: Final = (
     Status.CRIT, Status.WARN, Status.UNKNOWN, Status.INFO, Status.OK, Status.PAUSED,
 )  # fmt: skip
@@ -26,7 +28,9 @@ ORDER: Final = (
 
 def page(viewer: Viewer, now: datetime, params: Mapping[str, str]) -> FleetPage:
     """All visible deployments, needs first; totals are over what the viewer may see."""
-    found = [Loaded(viewer, row, now) for row in fleet.deployments_for(viewer)[:200]]
+    visible = batch.deployments(viewer, MOST + 1)
+    found = batch.load(viewer, visible[:MOST], now)
+    clusters = batch.clusters(viewer, now)
     statuses = {item.deployment.pk: one.build_status(item) for item in found}
     rows = [row(item, *statuses[item.deployment.pk]) for item in found]
     rows.sort(key=lambda r: (ORDER.index(r.status), r.name))
@@ -36,7 +40,8 @@ def page(viewer: Viewer, now: datetime, params: Mapping[str, str]) -> FleetPage:
     ages = [item.as_of for item in found if item.as_of is not None]
     as_of = min(ages) if ages else None
     lines = tuple(line for item in found for line in sources.lines(item))
-    total = fleet.deployment_count()
+    is_whole = fleet.sees_everything(viewer) and len(visible) <= MOST
+    total = len(found) if is_whole else fleet.deployment_count()
     banners: list[Banner] = []
     if total > len(found):
         banners.append(
@@ -46,8 +51,8 @@ def page(viewer: Viewer, now: datetime, params: Mapping[str, str]) -> FleetPage:
         rows=tuple(shown),
         shown=len(shown),
         visible=len(rows),
-        clusters=fleet.clusters_for(viewer).count(),
-        strip=_strip(viewer, found, rows),
+        clusters=len(clusters),
+        strip=_strip(found, rows, clusters),
         cards=tuple(r for r in rows if r.status in (Status.CRIT, Status.WARN))[:3],
         sources=_distinct(lines),
         banners=tuple(banners),
@@ -65,7 +70,7 @@ def _matches(row: FleetRow, params: Mapping[str, str]) -> bool:
 
 def row(loaded: Loaded, status: Status, cause: str) -> FleetRow:
     """One deployment as a row of the table."""
-    deployment, figures = loaded.deployment, loaded.figures
+    deployment, figures = loaded.deployment, loaded.brief
     evaluation = loaded.evaluation
     limited, detail = _limited(loaded, cause)
     step, link = _next(loaded)
@@ -81,9 +86,9 @@ def row(loaded: Loaded, status: Status, cause: str) -> FleetRow:
         status=status,
         limited_by=limited,
         limited_detail=detail,
-        ttft_p95=figures.ttft.p95,
+        ttft_p95=figures.ttft_p95,
         ttft_objective=loaded.thresholds.get("ttft"),
-        tpot_p95=figures.tpot.p95,
+        tpot_p95=figures.tpot_p95,
         tpot_objective=loaded.thresholds.get("tpot"),
         prefill_gpus=units.get("prefill"),
         decode_gpus=units.get("decode"),
@@ -104,7 +109,7 @@ def _limited(loaded: Loaded, cause: str) -> tuple[Text, Text | None]:
     if loaded.is_stale:
         params = {} if loaded.age_s is None else {"age_s": loaded.age_s}
         return Text("limited.stale"), Text("detail.last_sample", params)
-    if loaded.figures.arrivals_per_s.state is State.NO_TRAFFIC:
+    if loaded.brief.arrivals_per_s.state is State.NO_TRAFFIC:
         return Text("limited.no_traffic"), Text("detail.no_traffic")
     limited = Text("limited.cause", {"cause": cause})
     record = loaded.diagnosis
@@ -114,8 +119,8 @@ def _limited(loaded: Loaded, cause: str) -> tuple[Text, Text | None]:
             return limited, Text("detail.balanced")
         case "prefill_saturated" if params.get("queue_share") is not None:
             return limited, Text("detail.queue_share", {"share": float(params["queue_share"])})
-        case "decode_saturated" if loaded.figures.tpot.p95.value is not None:
-            return limited, Text("detail.tpot", {"tpot": loaded.figures.tpot.p95.number()})
+        case "decode_saturated" if loaded.brief.tpot_p95.value is not None:
+            return limited, Text("detail.tpot", {"tpot": loaded.brief.tpot_p95.number()})
         case "kv_cache_full" if params.get("used") is not None:
             return limited, Text("detail.kv_used", {"kv_used": float(params["used"])})
         case "kv_transfer_slow" if params.get("transfer_s") is not None:
@@ -142,8 +147,12 @@ def _next(loaded: Loaded) -> tuple[Text | None, str]:
     return None, ""
 
 
-def _strip(viewer: Viewer, found: Sequence[Loaded], rows: Sequence[FleetRow]) -> tuple[Figure, ...]:
-    waiting = commands.commands_for(viewer).filter(state="PROPOSED").count()
+def _strip(
+    found: Sequence[Loaded],
+    rows: Sequence[FleetRow],
+    clusters: Mapping[UUID, Decimal | None],
+) -> tuple[Figure, ...]:
+    waiting = sum(item.proposed for item in found)
     crit = sum(1 for r in rows if r.status is Status.CRIT)
     warn = sum(1 for r in rows if r.status is Status.WARN)
     open_now = [item.recommendation for item in found if item.recommendation is not None]
@@ -161,7 +170,7 @@ def _strip(viewer: Viewer, found: Sequence[Loaded], rows: Sequence[FleetRow]) ->
         ),
         _good(found),
         _spend(found),
-        _gpus(found),
+        _gpus(found, clusters),
     )
 
 
@@ -175,7 +184,7 @@ def _good(found: Sequence[Loaded]) -> Figure:
     for item in found:
         stored = item.evaluation.goodput if item.evaluation else {}
         share = item.evaluated(stored.get("share"), Unit.RATIO)
-        rate = item.figures.completions_per_s
+        rate = item.brief.completions_per_s
         if share.value is not None and share.state is State.OK and rate.value:
             parts.append((share.number(), rate.number()))
     total = sum(rate for _, rate in parts)
@@ -209,12 +218,12 @@ def _spend(found: Sequence[Loaded]) -> Figure:
     return Figure("spend", total, None, None, None)
 
 
-def _gpus(found: Sequence[Loaded]) -> Figure:
-    used, clusters = Decimal(0), {item.deployment.cluster_id for item in found}
+def _gpus(found: Sequence[Loaded], clusters: Mapping[UUID, Decimal | None]) -> Figure:
+    used, theirs = Decimal(0), {item.deployment.cluster_id for item in found}
     for item in found:
         for role, pool in item.topology.pools.items():
             used += item.topology.gpus_of(role, pool.wanted) or Decimal(0)
-    owned = [fleet.gpus_provisioned(c, found[0].now) for c in clusters] if found else []
+    owned = [clusters.get(cluster) for cluster in theirs]
     total = None if None in owned else sum((o for o in owned if o is not None), Decimal(0))
     figure = Measurement(used, Unit.GPUS, State.OK, place=Place.DECLARED, method="wanted")
     detail = None if total is None else Text("figure.of_total", {"total": total})
@@ -229,5 +238,18 @@ def _distinct(lines: Sequence[SourceLine]) -> tuple[SourceLine, ...]:
 
 
 def _etag(found: Sequence[Loaded], params: Mapping[str, str]) -> str:
-    parts = [one.etag_of(item) for item in found]
+    """Changes whenever anything on the page changes."""
+    parts = [
+        (
+            item.as_of,
+            item.is_stale and int(item.now.timestamp() // 5),
+            item.evaluation.at if item.evaluation else None,
+            item.recommendation.refreshed_at if item.recommendation else None,
+            item.active_command.state if item.active_command else None,
+            item.proposed,
+            item.topology.revision,
+            [source.state for source in item.sources],
+        )
+        for item in found
+    ]
     return hashlib.sha256(repr((parts, sorted(params.items()))).encode()).hexdigest()[:20]

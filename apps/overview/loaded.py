@@ -26,6 +26,7 @@ from apps.slo.domain.objective import Objectives
 from apps.telemetry import selectors as telemetry
 from apps.telemetry.domain.figures import DeploymentFigures, Usual
 from apps.telemetry.models import Source
+from apps.telemetry.selectors import BriefFigures
 
 #: States that say by themselves that there is nothing of now.
 _ALREADY_OLD = frozenset({State.NO_DATA, State.STALE, State.SOURCE_DOWN, State.CONFLICT})
@@ -38,6 +39,13 @@ class Loaded:
     viewer: Viewer
     deployment: Deployment
     now: datetime
+
+    def preset(self, **known: Any) -> None:
+        """Give properties that were read for many deployments at once."""
+        for name, value in known.items():
+            if not isinstance(getattr(type(self), name), cached_property):
+                raise AttributeError(f"{name} is not read once per request")
+            self.__dict__[name] = value
 
     @cached_property
     def scope(self) -> ObjectScope:
@@ -54,6 +62,11 @@ class Loaded:
     @cached_property
     def figures(self) -> DeploymentFigures:
         return telemetry.figures(self.deployment, self.now)
+
+    @cached_property
+    def brief(self) -> BriefFigures:
+        """The few figures that a row of the fleet shows."""
+        return telemetry.brief_of(self.figures)
 
     @cached_property
     def usual(self) -> Usual:
@@ -74,6 +87,11 @@ class Loaded:
     @cached_property
     def active_command(self) -> Command | None:
         return commands.active_for(self.deployment)
+
+    @cached_property
+    def proposed(self) -> int:
+        """Commands that wait for a decision."""
+        return Command.objects.filter(deployment=self.deployment, state="PROPOSED").count()
 
     @cached_property
     def change(self) -> ChangeState:
@@ -110,7 +128,7 @@ class Loaded:
 
     @property
     def as_of(self) -> datetime | None:
-        return self.figures.at
+        return self.brief.at
 
     @property
     def age_s(self) -> float | None:

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from django.db.models import Count, Q
+
 from apps.accounts.domain.authorize import Permission, Viewer
-from apps.commands import selectors as commands
 from apps.commands.services.errors import CommandNotFound
 from apps.fleet import selectors as fleet
 from apps.fleet.models import Deployment
@@ -92,10 +93,11 @@ def command_list(viewer: Viewer, now: datetime, params: Mapping[str, str]) -> Co
 
 def nav_counts(viewer: Viewer, now: datetime) -> Mapping[str, int]:
     """Deployments in scope, and commands that wait for a person who may decide."""
-    waiting = 0
-    if viewer.can_anywhere(Permission.APPROVE):
-        waiting = commands.commands_for(viewer).filter(state="PROPOSED").count()
-    return {"deployments": fleet.deployments_for(viewer).count(), "commands": waiting}
+    rows = fleet.deployments_for(viewer).select_related(None).order_by()
+    if not viewer.can_anywhere(Permission.APPROVE):
+        return {"deployments": rows.count(), "commands": 0}
+    proposed = Count("commands", filter=Q(commands__state="PROPOSED"), distinct=True)
+    return rows.aggregate(deployments=Count("pk", distinct=True), commands=proposed)
 
 
 def collector_age_s(now: datetime) -> float | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from math import ceil
 from typing import Any, Final
 
 from apps.commands.models import Command
@@ -21,9 +22,11 @@ from .loaded import Loaded
 PANELS: Final = ("ttft", "tpot", "busy", "flow", "tokens", "queue")
 MAX_POINTS: Final = 400
 #: The longest range that is answered.
-LONGEST: Final = timedelta(days=31)
-#: Steps offered, in seconds: the stored window, then 2, 5, 10, 30 min, 1 h.
-STEPS: Final = (5, 15, 30, 60, 120, 300, 600, 1800, 3600)
+LONGEST: Final = timedelta(days=90)
+#: Steps offered, in seconds: the stored window, then 2, 5, 10, 30 min, 1, 2, 6, 12 h, 1 d.
+STEPS: Final = (5, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 43200, 86400)
+#: From this step on, a chart's last point is the step that still runs.
+LONG_STEP_S: Final = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +37,22 @@ class Range:
 
     @property
     def times(self) -> list[datetime]:
-        count = int((self.end - self.start).total_seconds() // self.step_s)
+        """The ends of the steps. Where steps are long, the one that still runs is shown too: its
+        rates and percentiles are those of the time that it has covered."""
+        seconds = (self.end - self.start).total_seconds()
+        steps = seconds / self.step_s
+        count = ceil(steps) if self.step_s >= LONG_STEP_S else int(steps)
         return [self.start + timedelta(seconds=self.step_s * (index + 1)) for index in range(count)]
 
 
 def choose_range(loaded: Loaded, start: datetime, end: datetime) -> Range:
-    """A step that keeps at most 360 points; two collections long, so that jitter makes no gaps."""
+    """A step that keeps at most 360 points; two collections long, so that jitter makes no gaps, and
+    as long as what is still stored of the start: only the newest windows slide."""
     span = max(1.0, (end - start).total_seconds())
-    least = 2 * loaded.defaults.collect_interval_s
+    age = loaded.now - start
+    least = max(2 * loaded.defaults.collect_interval_s, telemetry.least_step_s(age))
+    if age > telemetry.SLIDING:
+        least = max(least, loaded.defaults.window_s)
     step = next((s for s in STEPS if s >= least and span / s <= 360), STEPS[-1])
     edge = start.timestamp() - start.timestamp() % step
     aligned = start - timedelta(seconds=start.timestamp() - edge)
@@ -54,22 +65,23 @@ def sparks(loaded: Loaded, points: int) -> dict[str, tuple[float | None, ...]]:
     end = loaded.as_of or loaded.now
     start = end - timedelta(seconds=step * points)
     rows = telemetry.series(loaded.deployment, start, end, step)
-    evaluations = planning.evaluations_between(
-        loaded.deployment, start, loaded.now + timedelta(seconds=1)
-    )
+    evaluations = planning.newest_evaluations(loaded.deployment, start, loaded.now, points)
     return {
         "ttft": tuple(row.ttft_p95 for row in rows),
         "tpot": tuple(row.tpot_p95 for row in rows),
         "output": tuple(row.output_tokens_per_s for row in rows),
-        "good": tuple(_number(e.goodput.get("rate")) for e in evaluations[-points:]),
-        "cost": tuple(_number(e.costs.get("good_per_million")) for e in evaluations[-points:]),
+        "good": tuple(_number(e.goodput.get("rate")) for e in evaluations),
+        "cost": tuple(_number(e.costs.get("good_per_million")) for e in evaluations),
     }
 
 
 def columns(loaded: Loaded, wanted: Iterable[str], span: Range) -> dict[str, Any]:
     """The answer of the series endpoint (format of design/ui.md §11)."""
     times = span.times[-MAX_POINTS:]
-    rows = telemetry.series(loaded.deployment, span.start, span.end, span.step_s)
+    rows: list[Point] = []
+    if times:
+        start = times[0] - timedelta(seconds=span.step_s)
+        rows = telemetry.series(loaded.deployment, start, times[-1], span.step_s)
     by_time = {row.at: row for row in rows}
     points = [by_time.get(at) for at in times]
     panels: dict[str, Any] = {}
@@ -138,7 +150,7 @@ def _evaluated(
     if not times:
         return busy, good
     first = times[0] - timedelta(seconds=step_s)
-    for row in planning.evaluations_between(loaded.deployment, first, times[-1]):
+    for row in planning.evaluations_per_step(loaded.deployment, first, times[-1], step_s):
         at = row.window_end or row.at
         index = int((at - first).total_seconds() // step_s)
         if row.stale or not 0 <= index < len(times):

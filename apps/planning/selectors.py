@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from datetime import datetime
+from datetime import datetime, timedelta
+from itertools import chain, pairwise
 from uuid import UUID
 
+from django.db import connection
 from django.db.models import QuerySet
 
 from apps.accounts.domain.authorize import Viewer
@@ -65,6 +67,47 @@ def evaluations_between(deployment: Deployment, start: datetime, end: datetime) 
     """Evaluations in `[start, end)`, oldest first."""
     rows = Evaluation.objects.filter(deployment=deployment, at__gte=start, at__lt=end)
     return list(rows.select_related("diagnosis").order_by("at"))
+
+
+#: What charts read of an evaluation; the rest of it stays in the database.
+_CHARTED = ("deployment_id", "at", "window_end", "goodput", "costs", "busy", "stale")
+
+
+def newest_evaluations(
+    deployment: Deployment, start: datetime, end: datetime, most: int
+) -> list[Evaluation]:
+    """The newest evaluations in `[start, end]`, oldest first, with what charts read of them."""
+    rows = Evaluation.objects.filter(deployment=deployment, at__gte=start, at__lte=end)
+    return list(rows.only(*_CHARTED).order_by("-at")[:most])[::-1]
+
+
+def evaluations_per_step(
+    deployment: Deployment, start: datetime, end: datetime, step_s: float
+) -> list[Evaluation]:
+    """The newest evaluation of each step `(from, to]` of `(start, end]`, oldest first, with what
+    charts read of it (2 queries, each step one look into the index: fourteen days hold too many
+    evaluations to read them all)."""
+    kept = Evaluation._meta
+    field = kept.get_field("at")
+    count = math.ceil((end - start).total_seconds() / step_s)
+    edges = [start + timedelta(seconds=step_s * index) for index in range(count + 1)]
+    values = [field.get_db_prep_value(at, connection) for at in edges]
+    owner = kept.get_field("deployment").get_db_prep_value(deployment.pk, connection)
+    quote = connection.ops.quote_name
+    at, table = quote("at"), quote(kept.db_table)
+    steps = ", ".join(["(%s, %s)"] * count)
+    keys: list[UUID] = []
+    if count:
+        with connection.cursor() as cursor:
+            # Both databases name the columns of VALUES column1, column2.
+            cursor.execute(
+                f"SELECT (SELECT id FROM {table} WHERE deployment_id = %s AND {at} > column1"
+                f" AND {at} <= column2 ORDER BY {at} DESC LIMIT 1) FROM (VALUES {steps}) AS steps",
+                [owner, *chain.from_iterable(pairwise(values))],
+            )
+            keys = [UUID(str(row[0])) for row in cursor.fetchall() if row[0] is not None]
+    rows = Evaluation.objects.filter(pk__in=keys).only(*_CHARTED)
+    return list(rows.order_by("at"))
 
 
 def scores(deployment: Deployment) -> list[PredictionScore]:

@@ -70,9 +70,16 @@ def recent_windows(deployment: Deployment, now: datetime) -> dict[str, list[Wind
     fresh = now - timedelta(seconds=defaults.gone_intervals * defaults.collect_interval_s)
     slots: dict[str, list[Slot]] = {}
     rows = StoredWindow.objects.filter(deployment=deployment, end__gt=oldest, end__lte=now)
-    for key, scope, start, end in rows.values_list("pk", "scope", "start", "end"):
-        if end > start:
-            slots.setdefault(scope, []).append(Slot(key, start, end))
+    names = ("scope", "has_histograms", "pk", "start", "end")
+    # Where histograms are read more rarely than counters, the windows that hold both are checked.
+    measured: dict[str, list[Slot]] = {}
+    for scope, has_histograms, *row in rows.values_list(*names):
+        slot = Slot(*row)
+        if slot.end > slot.start:
+            slots.setdefault(scope, []).append(slot)
+            if has_histograms:
+                measured.setdefault(scope, []).append(slot)
+    slots |= measured
     picked = {
         scope: chain(found, end=now, span_s=span_s)
         for scope, found in slots.items()

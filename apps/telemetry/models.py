@@ -123,10 +123,20 @@ class Sample(models.Model):
 
 
 class StoredWindow(models.Model):
-    """One `Window` over `(start, end]`. Recent ones slide with each tick; older ones tile."""
+    """One `Window` over `(start, end]`. Recent ones slide with each tick; older ones tile.
+
+    On PostgreSQL the table is partitioned by day (`services.partitions`), as those of the roll-ups
+    are by month or year; that is why no constraint of the database points from them to a
+    deployment. `tile` holds the uses (`domain.rollup.COUNTERS`, `HISTOGRAMS`) for which the window
+    is part of the tiling of its scope.
+    """
 
     deployment = models.ForeignKey(
-        "fleet.Deployment", on_delete=models.CASCADE, related_name="windows"
+        "fleet.Deployment",
+        on_delete=models.CASCADE,
+        related_name="windows",
+        db_constraint=False,
+        db_index=False,
     )
     scope = models.CharField(max_length=32)
     start = models.DateTimeField()
@@ -134,6 +144,8 @@ class StoredWindow(models.Model):
     payload = models.JSONField()
     expected_count = models.PositiveIntegerField(default=0)
     reported_count = models.PositiveIntegerField(default=0)
+    has_histograms = models.BooleanField(default=True)
+    tile = models.PositiveSmallIntegerField(default=0)
 
     class Meta:
         constraints = [
@@ -258,3 +270,102 @@ class StoredFinding(models.Model):
 
     def __str__(self) -> str:
         return f"{self.code} {self.worker or self.scope}"
+
+
+class RollUp(models.Model):
+    """Slots of one scope over one block of a level (`domain.levels`), packed (`domain.block`).
+
+    `start` is the block's, `end` that of its newest slot. `windows` counts the windows that are in
+    it, `is_sealed` says that what it was made from is gone: it can be filled, not made again.
+    """
+
+    deployment = models.ForeignKey(
+        "fleet.Deployment",
+        on_delete=models.CASCADE,
+        related_name="+",
+        db_constraint=False,
+        db_index=False,
+    )
+    scope = models.CharField(max_length=32)
+    start = models.DateTimeField()
+    end = models.DateTimeField()
+    windows = models.PositiveIntegerField()
+    is_sealed = models.BooleanField(default=False)
+    payload = models.BinaryField()
+
+    class Meta:
+        abstract = True
+
+    def __str__(self) -> str:
+        return f"{self.scope} {self.start:%Y-%m-%d %H:%M}"
+
+
+class RollUp5m(RollUp):
+    """An hour of 5 min slots."""
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["deployment", "scope", "start"], name="rollup_5m_block")
+        ]
+
+
+class RollUp1h(RollUp):
+    """A day of 1 h slots."""
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["deployment", "scope", "start"], name="rollup_1h_block")
+        ]
+
+
+class RollUp1d(RollUp):
+    """A month of days."""
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["deployment", "scope", "start"], name="rollup_1d_block")
+        ]
+
+
+class RollUpMark(models.Model):
+    """A block that must be made (again), for all scopes of a deployment.
+
+    Whoever stores something below it writes a new `token`; whoever makes the block removes the
+    mark with the token it saw, so that what came in between is never lost. `due_at` is when the
+    slot that was touched is complete.
+    """
+
+    deployment = models.ForeignKey("fleet.Deployment", on_delete=models.CASCADE, related_name="+")
+    level = models.CharField(max_length=4)
+    start = models.DateTimeField()
+    due_at = models.DateTimeField(db_index=True)
+    token = models.UUIDField(default=uuid.uuid4)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["deployment", "level", "start"], name="rollup_mark")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.level} {self.start:%Y-%m-%d %H:%M}"
+
+
+class LatestFigures(models.Model):
+    """The few figures of a deployment that a page over the whole fleet shows, as an evaluation
+    found them at `kept_at`. Readers judge their age; the windows are the truth.
+
+    `newest_end` follows every stored window, so that a reader sees when what is kept is behind.
+    """
+
+    deployment = models.OneToOneField(
+        "fleet.Deployment",
+        on_delete=models.CASCADE,
+        primary_key=True,
+        related_name="latest_figures",
+    )
+    newest_end = models.DateTimeField()
+    kept_at = models.DateTimeField(null=True)
+    figures = models.JSONField(default=dict)
+
+    def __str__(self) -> str:
+        return f"{self.deployment_id} {self.newest_end:%H:%M:%S}"

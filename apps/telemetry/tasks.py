@@ -42,5 +42,11 @@ def check_deployment(deployment_id: str) -> None:
 
 @shared_task(name="telemetry.prune", ignore_result=True)
 def prune() -> None:
-    """Thin out samples and windows."""
+    """Drop old samples, roll windows up, drop what is older than its level keeps it."""
     services.prune(now=utcnow())
+
+
+@shared_task(name="telemetry.roll_up", ignore_result=True)
+def roll_up() -> None:
+    """Make the roll-ups that are due."""
+    services.roll_up(now=utcnow())

@@ -19,6 +19,7 @@ from apps.diagnosis.models import DiagnosisRecord
 from apps.fleet import selectors as fleet
 from apps.slo.domain.attainment import Attainment, Goodput, goodput
 from apps.slo.domain.objective import ObjectiveSignal
+from apps.telemetry import services as telemetry
 from apps.telemetry.domain.figures import DeploymentFigures
 
 from .. import inputs as reading
@@ -68,6 +69,7 @@ def evaluate(*, deployment_id: UUID | str, now: datetime) -> EvaluationResult:
         prepared = _plan_inputs(loaded, engine, targets, calibrations, record, current, data, now)
         planned = plan(prepared, data)
     with transaction.atomic():
+        telemetry.keep_figures(deployment=loaded.deployment, figures=loaded.figures, now=now)
         evaluation = _store(loaded, now, record, attained, good, costs, busy, data, planned)
         recommendation = sync(
             now=now,

@@ -32,16 +32,34 @@ class _Views:
     """The windows of a deployment at their age."""
 
     def __init__(
-        self, windows: Mapping[str, Window], now: datetime, interval_s: float, down: frozenset[str]
+        self,
+        windows: Mapping[str, Window],
+        now: datetime,
+        interval_s: float,
+        down: frozenset[str],
+        histograms: Mapping[str, tuple[Window, float]],
     ) -> None:
         self._interval_s = interval_s
         self._now = now
         self._down = down
-        self._views = {scope: self.of(window) for scope, window in windows.items()}
+        self._histograms = histograms
+        self._views = {
+            scope: replace(self._aged(window, interval_s), histograms=self._apart(scope))
+            for scope, window in windows.items()
+        }
 
     def of(self, window: Window) -> View:
+        """A longer window of a scope's histograms, at the age of the present one."""
+        _, interval_s = self._histograms.get(window.scope, (None, self._interval_s))
+        return self._aged(window, max(interval_s, self._interval_s))
+
+    def _aged(self, window: Window, interval_s: float) -> View:
         down = window.scope in self._down
-        return View(window, age_state(window.end, self._now, self._interval_s, is_down=down))
+        return View(window, age_state(window.end, self._now, interval_s, is_down=down))
+
+    def _apart(self, scope: str) -> View | None:
+        found = self._histograms.get(scope)
+        return None if found is None else self.of(found[0])
 
     def get(self, scope: str) -> View | None:
         return self._views.get(scope)
@@ -64,6 +82,7 @@ def figures_from_windows(
     grown: Mapping[Signal, Window] | None = None,
     fault_changes: Mapping[str, int] | None = None,
     down_scopes: frozenset[str] = frozenset(),
+    histograms: Mapping[str, tuple[Window, float]] | None = None,
 ) -> DeploymentFigures:
     """All figures of a deployment.
 
@@ -71,13 +90,15 @@ def figures_from_windows(
     their age becomes the state). `grown` gives TTFT and TPOT a longer window of the same scope
     where the span holds too few requests. `pools` also holds the hardware scopes of roles, and
     `fault_changes` how often a fault code changed in one over the span. `down_scopes` are scopes
-    whose source or only target is known to be down.
+    whose source or only target is known to be down. `histograms` gives, by scope, the buckets where
+    they are collected more rarely than the rest, and how often that is in seconds; the windows then
+    hold none.
     """
     windows = dict(pools)
     for scope, window in (("router", router), ("frontend", frontend)):
         if window is not None:
             windows[scope] = window
-    views = _Views(windows, now, defaults.collect_interval_s, down_scopes)
+    views = _Views(windows, now, defaults.collect_interval_s, down_scopes, histograms or {})
     edges = ("frontend", "router")
     counted = (*edges, *_ENDING)
     has_traffic = _has_traffic(views)

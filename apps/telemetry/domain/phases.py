@@ -152,10 +152,10 @@ def _forward(role: str, view: View | None, is_down: bool) -> Measurement:
         return view.figure(value, Unit.RATIO, Signal.FORWARD_SECONDS, formula, method="engine_time")
     stand_in = _REQUEST_TIME.get(role)
     hist = view.histogram(stand_in) if stand_in else None
-    if stand_in is None or hist is None or view.window.seconds <= 0:
+    if stand_in is None or hist is None or view.of(stand_in).window.seconds <= 0:
         return view.figure(None, Unit.RATIO, Signal.FORWARD_SECONDS, formula)
     # Prompts that share an iteration each count its whole time, so this can only be too high.
-    value = hist.total / view.window.seconds
+    value = hist.total / view.of(stand_in).window.seconds
     return view.figure(
         value,
         Unit.RATIO,

@@ -22,10 +22,15 @@ PLACES: Mapping[str, Place] = {"router": Place.ROUTER, "frontend": Place.FRONTEN
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A window as figures see it: where, how old, how complete."""
+    """A window as figures see it: where, how old, how complete.
+
+    `histograms` holds the buckets where these were collected more rarely than the rest: they are a
+    window of their own, with its own length and age.
+    """
 
     window: Window
     age_state: State
+    histograms: View | None = None
 
     @property
     def place(self) -> Place:
@@ -34,7 +39,12 @@ class View:
         return PLACES.get(self.window.scope, Place.ENGINE)
 
     def value(self, signal: Signal) -> SignalValue | None:
-        return self.window.values.get(signal)
+        return self.of(signal).window.values.get(signal)
+
+    def of(self, signal: Signal) -> View:
+        """The view that holds a signal: this one, or its histograms."""
+        apart = self.histograms
+        return apart if apart is not None and signal in apart.window.values else self
 
     def counter(self, signal: Signal) -> CounterIncrease | None:
         found = self.value(signal)
@@ -85,6 +95,19 @@ class View:
         sample_count: int | None = None,
     ) -> Measurement:
         """A figure from this window: the given state, made worse by coverage and age."""
+        apart = self.of(signal)
+        if apart is not self:
+            return apart.figure(
+                value,
+                unit,
+                signal,
+                formula,
+                state=state,
+                method=method,
+                lower=lower,
+                upper=upper,
+                sample_count=sample_count,
+            )
         coverage = self.coverage(signal)
         trace = self.trace(signal, formula)
         if coverage[0] < coverage[1] or self.window.is_partial:

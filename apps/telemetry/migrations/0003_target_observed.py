@@ -8,7 +8,7 @@ class Migration(migrations.Migration):
 
     dependencies = [
         ('fleet', '0001_initial'),
-        ('telemetry', '0001_initial'),
+        ('telemetry', '0002_rollups'),
     ]
 
     operations = [

@@ -282,7 +282,7 @@ WRONG = (
     ("deployments/chat-pd/series/?from=-%C2%B2h", "invalid"),
     ("deployments/chat-pd/series/?from=2026-11-30T01:00", "invalid"),
     ("deployments/chat-pd/series/?from=-1h&to=-2h", "invalid"),
-    ("deployments/chat-pd/series/?from=-32d", "invalid"),
+    ("deployments/chat-pd/series/?from=-91d", "invalid"),
     ("deployments/chat-pd/series/?from=-99999999999d", "invalid"),
     ("deployments/chat-pd/series/?to=9999-12-31T23:59:59-14:00", "invalid"),
     ("deployments/chat-pd/series/?from=0001-01-01T00:00:00%2B14:00", "invalid"),

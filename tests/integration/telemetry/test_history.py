@@ -7,7 +7,6 @@ from datetime import timedelta
 import pytest
 
 from apps.common.measurement import State
-from apps.engines.codec import window_to_json
 from apps.engines.window import (
     CounterIncrease,
     GaugeValue,
@@ -17,6 +16,7 @@ from apps.engines.window import (
 )
 from apps.telemetry import coverage, selectors, services
 from apps.telemetry.models import Sample, StoredWindow
+from apps.telemetry.services.store import store_windows
 
 from .conftest import T0, Fleet
 
@@ -37,10 +37,7 @@ def store(fleet: Fleet, end, seconds: float = 30, rate: float = 2.0, ttft: float
                     Signal.RUNNING: GaugeValue(rate, {"a": rate})}),
     ):  # fmt: skip
         window = Window(scope, start, end, values, ("a",), ("a",))
-        StoredWindow.objects.update_or_create(
-            deployment=fleet.deployment, scope=scope, end=end,
-            defaults={"start": start, "payload": window_to_json(window)},
-        )  # fmt: skip
+        store_windows([(fleet.deployment.pk, window)])
 
 
 def seconds(value: float) -> timedelta:
@@ -153,32 +150,6 @@ def test_pruning_keeps_tiles_and_every_count(metric_fleet):
     assert after.arrivals_per_s.number() * after.span_s == pytest.approx(24)
     again = services.prune(now=end + timedelta(minutes=17))
     assert (again.sliding, again.samples) == (0, 0)
-
-
-def test_old_windows_are_rolled_up_without_loss(metric_fleet):
-    for at in range(60, 1261, 60):
-        store(metric_fleet, T0 + seconds(at), seconds=60, rate=1)
-    later = T0 + timedelta(days=3)
-    result = services.prune(now=later)
-    assert result.rolled_up > 0
-    rows = StoredWindow.objects.filter(deployment=metric_fleet.deployment, scope="router")
-    assert rows.count() == 5
-    windows = [selectors.window_of(row) for row in rows]
-    assert sum(w.values[Signal.REQUESTS_ARRIVED].increase for w in windows) == 21 * 60
-    assert sum(w.values[Signal.TTFT].count for w in windows) == 21 * 60
-    assert services.prune(now=later).rolled_up == 0
-    assert services.prune(now=T0 + timedelta(days=40)).expired > 0
-    assert not StoredWindow.objects.exists()
-
-
-def test_windows_of_two_ladders_are_not_rolled_up(metric_fleet):
-    for at in (60, 120, 400):
-        store(metric_fleet, T0 + seconds(at), seconds=60)
-    row = StoredWindow.objects.get(scope="router", end=T0 + seconds(60))
-    row.payload["v"]["ttft"][1] = [9.0, 10.0]
-    row.save()
-    services.prune(now=T0 + timedelta(days=3))
-    assert StoredWindow.objects.filter(scope="router").count() == 3
 
 
 def test_coverage_says_what_is_missing_and_why(metric_fleet):

@@ -1,0 +1,151 @@
+"""What the fleet page needs of all its deployments: one query a table, for any number."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from decimal import Decimal
+from uuid import UUID
+
+from django.db.models import OuterRef, Q, Subquery, Sum
+
+from apps.accounts.domain.authorize import Viewer
+from apps.commands.domain.states import ACTIVE, CommandState
+from apps.commands.models import Command
+from apps.fleet import selectors as fleet
+from apps.fleet.domain.topology import PoolFacts, Topology
+from apps.fleet.models import Deployment, Device, Pool
+from apps.planning.models import Evaluation, Recommendation, RecommendationState
+from apps.slo import selectors as slo
+from apps.slo.domain.objective import ObjectiveFacts, Objectives, ObjectiveSignal
+from apps.slo.models import Objective
+from apps.telemetry import selectors as telemetry
+from apps.telemetry.models import Source
+
+from .loaded import Loaded
+
+#: What a row shows of an evaluation and its diagnosis; the rest of them stays in the database.
+_EVALUATED = (
+    "deployment_id", "at", "window_end", "goodput", "costs", "busy", "diagnosis__deployment_id",
+    "diagnosis__at", "diagnosis__window_end", "diagnosis__cause", "diagnosis__severity",
+    "diagnosis__since", "diagnosis__params", "diagnosis__worker", "diagnosis__role",
+)  # fmt: skip
+_RECOMMENDED = ("deployment_id", "number", "sequence", "refreshed_at", "blocked", "state")
+_COMMANDED = ("deployment_id", "number", "serial", "state")
+
+
+def deployments(viewer: Viewer, most: int) -> list[Deployment]:
+    """At most so many visible deployments, each with its backend and latest figures (1 query)."""
+    rows = fleet.deployments_for(viewer).select_related(None)
+    return list(rows.select_related("cluster", "backend", "latest_figures")[:most])
+
+
+def load(viewer: Viewer, rows: Sequence[Deployment], now: datetime) -> list[Loaded]:
+    """The deployments with all that a row shows read already (6 queries). Their topologies hold
+    pools only: a row shows nothing of single workers."""
+    ids = [row.pk for row in rows]
+    pools = _pools(ids)
+    figures = telemetry.latest_figures(rows, now)
+    evaluations = _evaluations(ids)
+    recommendations = {
+        found.deployment_id: found
+        for found in Recommendation.objects.filter(
+            deployment__in=ids, state=RecommendationState.OPEN
+        ).only(*_RECOMMENDED)
+    }
+    commands = _commands(ids)
+    objectives = _objectives(ids)
+    sources = _sources(rows)
+    found: list[Loaded] = []
+    for row in rows:
+        loaded = Loaded(viewer, row, now)
+        mine = commands.get(row.pk, [])
+        loaded.preset(
+            topology=_topology(row, pools.get(row.pk, {})),
+            brief=figures[row.pk],
+            evaluation=evaluations.get(row.pk),
+            recommendation=recommendations.get(row.pk),
+            active_command=mine[0] if mine else None,
+            proposed=sum(command.state == CommandState.PROPOSED for command in mine),
+            objectives=objectives.get(row.pk, {}),
+            sources=sources[row.pk],
+            backend=getattr(row, "backend", None),
+        )
+        evaluation = evaluations.get(row.pk)
+        if evaluation is not None and evaluation.diagnosis is not None:
+            loaded.preset(diagnosis=evaluation.diagnosis)
+        found.append(loaded)
+    return found
+
+
+def clusters(viewer: Viewer, now: datetime) -> Mapping[UUID, Decimal | None]:
+    """The visible clusters with their declared GPUs, None where no device is declared (1 query)."""
+    present = Q(node__provisioned_from__lte=now) & (
+        Q(node__provisioned_to__isnull=True) | Q(node__provisioned_to__gt=now)
+    )
+    shares = Device.objects.filter(present, node__cluster=OuterRef("pk"))
+    rows = fleet.clusters_for(viewer).annotate(
+        gpus=Subquery(
+            shares.order_by().values("node__cluster").annotate(total=Sum("share")).values("total")
+        )
+    )
+    return dict(rows.values_list("pk", "gpus"))
+
+
+def _topology(row: Deployment, pools: Mapping[str, PoolFacts]) -> Topology:
+    return Topology(
+        deployment_id=row.pk,
+        slug=row.slug,
+        cluster_id=row.cluster_id,
+        revision=row.revision,
+        environment=row.environment,
+        mode=fleet.effective_mode(row),
+        pools=pools,
+        workers=(),
+    )
+
+
+def _pools(ids: Sequence[UUID]) -> dict[UUID, dict[str, PoolFacts]]:
+    found: dict[UUID, dict[str, PoolFacts]] = {}
+    for pool in Pool.objects.filter(deployment__in=ids).select_related("accelerator"):
+        found.setdefault(pool.deployment_id, {})[pool.role] = fleet.pool_facts(pool)
+    return found
+
+
+def _evaluations(ids: Sequence[UUID]) -> dict[UUID, Evaluation]:
+    newest = Evaluation.objects.filter(deployment=OuterRef("pk")).order_by("-at").values("pk")[:1]
+    keys = Deployment.objects.filter(pk__in=ids).annotate(last=Subquery(newest)).values("last")
+    rows = Evaluation.objects.filter(pk__in=keys).select_related("diagnosis").order_by()
+    return {row.deployment_id: row for row in rows.only(*_EVALUATED)}
+
+
+def _commands(ids: Sequence[UUID]) -> dict[UUID, list[Command]]:
+    found: dict[UUID, list[Command]] = {}
+    states = [state.value for state in ACTIVE]
+    for command in Command.objects.filter(deployment__in=ids, state__in=states).only(*_COMMANDED):
+        found.setdefault(command.deployment_id, []).append(command)
+    return found
+
+
+def _objectives(ids: Sequence[UUID]) -> dict[UUID, Objectives]:
+    found: dict[UUID, dict[ObjectiveSignal, ObjectiveFacts]] = {}
+    for row in Objective.objects.filter(deployment__in=ids, valid_to__isnull=True):
+        found.setdefault(row.deployment_id, {})[ObjectiveSignal(row.signal)] = slo.facts(row)
+    return dict(found)
+
+
+def _sources(rows: Sequence[Deployment]) -> dict[UUID, list[Source]]:
+    shared = Q(deployment__isnull=True, cluster__in={row.cluster_id for row in rows})
+    own: dict[UUID, list[Source]] = {}
+    of_cluster: dict[UUID, list[Source]] = {}
+    for source in Source.objects.filter(Q(deployment__in=[row.pk for row in rows]) | shared):
+        if source.deployment_id is not None:
+            own.setdefault(source.deployment_id, []).append(source)
+        else:
+            of_cluster.setdefault(source.cluster_id, []).append(source)
+    return {
+        row.pk: sorted(
+            [*own.get(row.pk, ()), *of_cluster.get(row.cluster_id, ())], key=lambda s: s.name
+        )
+        for row in rows
+    }
