@@ -5,7 +5,7 @@ PY := $(VENV)/bin/python
 PORT ?= 8321
 SEED ?= 0
 
-.PHONY: demo test fast long check setup bench docs up reset
+.PHONY: demo test fast long live-vllm check setup bench docs up reset
 .DEFAULT_GOAL := help
 
 help:
@@ -30,6 +30,10 @@ fast: $(VENV)/.dev
 ## make long    what does not fit: chaos at every instant, the story with more seeds, all themes
 long: $(VENV)/.dev
 	@$(PY) -m tools.run_tests long
+
+## make live-vllm  the tests against a real vLLM, if there is one on PATH
+live-vllm: $(VENV)/.dev
+	@$(PY) -m tools.run_tests optional
 
 ## make check   format, types, layers, unused dependencies, templates, migrations, API snapshot
 check: $(VENV)/.dev

@@ -1,4 +1,4 @@
-"""Run the test tiers: `fast`, `standard` (what fits 25 minutes on 2 cores), `long`.
+"""Run the test tiers: `fast`, `standard` (what fits 25 minutes on 2 cores), `long`, `optional`.
 
 A tier whose service is missing is listed as not run; with CI=true that is a failure.
 """
@@ -80,10 +80,13 @@ LONG: Final = (
     Tier("story, many seeds", ("tests/e2e/story", "-m", "long"), ("chromium",)),
     Tier("browser, all themes", ("tests/e2e/gallery", "-m", "long", "-n", "2"), ("chromium",)),
 )
+OPTIONAL: Final = (
+    Tier("real vLLM", ("tests/optional", "-m", "live"), ("prometheus", "dynamo", "vllm")),
+)
 
 
 def main(which: str) -> int:
-    tiers = {"fast": (UNIT,), "standard": STANDARD, "long": LONG}[which]
+    tiers = {"fast": (UNIT,), "standard": STANDARD, "long": LONG, "optional": OPTIONAL}[which]
     strict = os.environ.get("CI") == "true"
     needed = sorted({need for tier in tiers for need in tier.needs})
     missing = set(services.install_missing(needed))

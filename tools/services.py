@@ -35,6 +35,8 @@ SERVICES: Final = {
     "prometheus": Service("Prometheus", ("prometheus",), ("prometheus",)),
     "chromium": Service("Chromium", ("chromium", "chromium-browser"), ("chromium",)),
     "gettext": Service("gettext", ("msgfmt", "xgettext"), ("gettext",)),
+    # No package of any distribution: docs/how-to/run-real-vllm-on-a-cpu.md says how to get it.
+    "vllm": Service("vLLM", ("vllm",), ()),
     **{key: Service(found.title, (), ()) for key, found in components.COMPONENTS.items()},
 }
 EXTRA_PACKAGES: Final = {"chromium": ("fonts-noto-cjk",)}

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from . import loader
 from .meanings import MEANINGS
 from .measures import kind_of, unit_of
-from .schema import Profile, Ref, Row
+from .schema import Evidence, Profile, Ref, Row, refs_of
 from .window import Signal, signals_of
 
 _PROFILES_HEAD = """# Engine profiles
@@ -112,6 +112,13 @@ def _profile(profile: Profile) -> list[str]:
         rows = profile.signals.get(signal)
         for row in rows.rows if rows else ():
             lines += [_line(signal, row, ref) for ref in _once(row)]
+    unseen = [
+        f"`{signal.value}`"
+        for signal, rows in profile.signals.items()
+        if not any(ref.evidence is Evidence.LIVE for ref in refs_of(rows))
+    ]
+    if unseen:
+        lines += ["", "In no recording of a real program yet: " + ", ".join(unseen) + "."]
     reasons = [f"`{s.value}`: {profile.absent[s]}" for s in Signal if s in profile.absent]
     if reasons:
         lines += ["", "Not mapped: " + "; ".join(reasons) + "."]
@@ -123,7 +130,7 @@ def _once(row: Row) -> Iterable[Ref]:
 
 
 def _line(signal: Signal, row: Row, ref: Ref) -> str:
-    scale = f" x {ref.scale:g}" if ref.scale != 1 else ""
+    scale = f" x {ref.scale:.10g}" if ref.scale != 1 else ""
     # A pipe would end the table's cell.
     key = ref.key.replace("|", " or ")
     roles = ", ".join(row.roles) or "any"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
@@ -15,7 +15,7 @@ from apps.backends.errors import BadConnection, UnknownAdapter
 from apps.common.secretbox import SecretUnreadable
 from apps.engines import loader
 from apps.engines.codec import window_from_json
-from apps.engines.window import Signal, Window
+from apps.engines.window import HistogramIncrease, Signal, SignalValue, Window
 from apps.fleet import connect
 from apps.fleet import selectors as fleet
 from apps.fleet.domain.topology import Topology
@@ -52,6 +52,8 @@ __all__ = [
 
 #: Windows that the checks over time look back on.
 CHECKED_WINDOWS: Final = 5
+#: Seconds within which a histogram is looked for behind a window that has none.
+LOOK_BACK_S: Final = 120.0
 #: A backend that was not observed for this many of its intervals cannot be commanded now.
 FRESH_OBSERVATIONS: Final = 4
 _SIGNALS: Final = frozenset(signal.value for signal in Signal)
@@ -91,24 +93,43 @@ def checked_deployments() -> list[UUID]:
 def _windows(keys: Sequence[int]) -> dict[int, Window]:
     if not keys:
         return {}
-    return {
-        row.pk: window_from_json(row.payload, scope=row.scope, start=row.start, end=row.end)
-        for row in StoredWindow.objects.filter(pk__in=keys)
-    }
+    return {row.pk: _window(row) for row in StoredWindow.objects.filter(pk__in=keys)}
 
 
 def _newest(deployment: Deployment, now: datetime | None = None) -> dict[str, Window]:
-    """The newest window of each scope (2 queries)."""
+    """The newest window of each scope; where it has no histograms (they may be read less often
+    than counters), with those of the newest before it that has some (2 queries, else 3)."""
     rows = StoredWindow.objects.filter(deployment=deployment).order_by()
     if now is not None:
         rows = rows.filter(end__lte=now)
-    wanted = Q(pk__in=[])
-    for scope, end in (
-        rows.values("scope").annotate(newest=Max("end")).values_list("scope", "newest")
-    ):
+    ends = dict(rows.values("scope").annotate(newest=Max("end")).values_list("scope", "newest"))
+    wanted, before = Q(pk__in=[]), Q(pk__in=[])
+    for scope, end in ends.items():
         wanted |= Q(scope=scope, end=end)
-    keys = list(rows.filter(wanted).values_list("pk", flat=True))
-    return {window.scope: window for window in _windows(keys).values()}
+    newest = {row.scope: _window(row) for row in rows.filter(wanted)}
+    bare = [s for s, window in newest.items() if "/" not in s and not _histograms(window)]
+    for scope in bare:
+        end = ends[scope]
+        before |= Q(scope=scope, end__lt=end, end__gte=end - timedelta(seconds=LOOK_BACK_S))
+    if bare:
+        for row in rows.filter(before).order_by("end"):
+            found = _histograms(_window(row))
+            if found:
+                known = newest[row.scope]
+                newest[row.scope] = replace(known, values={**known.values, **found})
+    return newest
+
+
+def _window(row: StoredWindow) -> Window:
+    return window_from_json(row.payload, scope=row.scope, start=row.start, end=row.end)
+
+
+def _histograms(window: Window) -> dict[Signal, SignalValue]:
+    return {
+        signal: value
+        for signal, value in window.values.items()
+        if isinstance(value, HistogramIncrease)
+    }
 
 
 def findings_at(deployment: Deployment, at: datetime) -> list[StoredFinding]:

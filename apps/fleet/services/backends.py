@@ -17,6 +17,7 @@ from apps.accounts.domain.authorize import Permission, Viewer, require
 from apps.audit import services as audit
 from apps.backends.protocol import ABSENT, Snapshot, WorkerRef, WorkerView
 from apps.common import leases
+from apps.common.addresses import same_address
 from apps.common.fetch import FetchError, resolve, split_url
 from apps.common.secretbox import SecretBox, SecretUnreadable
 
@@ -133,22 +134,26 @@ def _note_failure(deployment_id: UUID, now: datetime, message: str) -> None:
 
 @transaction.atomic
 def _write_snapshot(deployment: Deployment, snapshot: Snapshot, now: datetime) -> None:
+    # A router may spell an address otherwise than we do: that is no other worker.
     living = {
-        worker.url: worker
+        same_address(worker.url): worker
         for worker in Worker.objects.filter(deployment=deployment, ended_at__isnull=True)
     }
+    listed = {same_address(view.url) for view in snapshot.workers if view.status != ABSENT}
     for view in snapshot.workers:
-        worker = living.get(view.url)
+        key = same_address(view.url)
+        if view.status == ABSENT and key in listed:
+            continue
+        worker = living.get(key)
         if worker is None and view.status == ABSENT:
             continue
         if worker is None:
             worker = _discovered(deployment, view, now)
-            living[view.url] = worker
+            living[key] = worker
         _update_worker(worker, view, now)
     if snapshot.complete:
-        present = {view.url for view in snapshot.workers if view.status != ABSENT}
         Worker.objects.filter(
-            pk__in=[worker.pk for url, worker in living.items() if url not in present]
+            pk__in=[worker.pk for key, worker in living.items() if key not in listed]
         ).update(serving=Serving.ABSENT, serving_at=now, router_worker_id="")
     backend = Backend.objects.get(pk=deployment.pk)
     Backend.objects.filter(pk=deployment.pk).update(
@@ -187,9 +192,7 @@ def _update_worker(worker: Worker, view: WorkerView, now: datetime) -> None:
     if serving is Serving.SERVING and view.role and view.role != worker.role:
         record_role(now=now, worker_id=worker.pk, role=view.role, source=AttributeSource.REPORTED)
     elif (
-        serving is Serving.SERVING
-        and view.role
-        and worker.role_source != AttributeSource.REPORTED
+        serving is Serving.SERVING and view.role and worker.role_source != AttributeSource.REPORTED
     ):
         Worker.objects.filter(pk=worker.pk).update(role_source=AttributeSource.REPORTED)
     Worker.objects.filter(pk=worker.pk).update(

@@ -124,7 +124,8 @@ def _role_labels(
         return {}
     label = profile.role_label.name
     selector = Selector(tuple(names), _matchers(labels, (look.instance for look in group)))
-    query = promql.per(str(selector), (labels.instance, label), aggregate="group")
+    groups = f"{promql.label(labels.instance)},{promql.label(label)}"
+    query = f"group by ({groups}) ({selector})"
     found: dict[str, set[str]] = {}
     for answer in client.query(query, moment):
         value = answer.labels.get(label)

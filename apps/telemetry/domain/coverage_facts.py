@@ -49,7 +49,7 @@ class TargetFacts:
 @dataclass(frozen=True, slots=True)
 class BackendFacts:
     """How a deployment is commanded. `is_fresh`: its last observation succeeded a moment ago;
-    `can_write`: its adapter changes anything; `dry_run`: it can rehearse a change."""
+    `can_write`: it has a credential that may write; `dry_run`: it can rehearse a change."""
 
     adapter: str
     is_fresh: bool

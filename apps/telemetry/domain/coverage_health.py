@@ -172,8 +172,8 @@ def command_line(facts: CoverageFacts) -> CoverageLine:
                             "commands.missing", "connect_backend")  # fmt: skip
     params = {"adapter": backend.adapter, "dry_run": backend.dry_run}
     if not backend.can_write:
-        return CoverageLine("commands", Level.ACT, Found.UNAVAILABLE, "router", params,
-                            ("commands",), "commands.read_only")  # fmt: skip
+        return CoverageLine("commands", Level.ACT, Found.MISSING, "router", params,
+                            ("commands",), "commands.read_only", "write_credential")  # fmt: skip
     if not backend.is_fresh:
         return CoverageLine(
             "commands", Level.ACT, Found.MISSING, "router", {**params, "error": backend.error},

@@ -11,6 +11,7 @@ from apps.engines.window import CounterIncrease, HistogramIncrease, Signal, Wind
 from apps.fleet.domain.topology import PoolFacts, Topology, WorkerFacts
 
 from .figures import PhaseFigures, WorkerFigures
+from .identity import of_inventory
 from .latency import mean
 from .states import View, nothing
 
@@ -119,7 +120,8 @@ def _max_running(
     if measured.is_known:
         return measured
     known = router.gauge(Signal.MAX_RUNNING) if router is not None else None
-    mine = [known.by_worker[w.url] for w in workers if w.url in known.by_worker] if known else []
+    joined = of_inventory(known.by_worker, [w.url for w in workers]) if known else {}
+    mine = list(joined.values())
     if router is not None and mine and len(mine) == len(workers):
         return router.figure(
             sum(mine), Unit.COUNT, Signal.MAX_RUNNING, "sum(last({name}))", method="last_value"

@@ -31,11 +31,20 @@ from ..domain.cross_checks import TargetState
 from ..domain.identity import instance_key
 from ..domain.observed import Observed
 from ..domain.roles import Behaviour, Disagreement, RoleEvidence, RoleSource
-from ..models import FindingKind, Source, SourceKind, StoredFinding, Target, TargetScope
+from ..models import (
+    FindingKind,
+    Source,
+    SourceKind,
+    SourceState,
+    StoredFinding,
+    Target,
+    TargetScope,
+)
 from .sources import bound_to, source_of
 
-#: Seconds after which a target is looked at again, and the longest that one look may take.
-OBSERVE_EVERY_S: Final = 300.0
+#: Seconds after which a target is looked at again, by kind of source (names and labels change
+#: with releases; a Prometheus answers for many deployments), and the longest one look may take.
+OBSERVE_EVERY_S: Final = {SourceKind.SCRAPE.value: 300.0, SourceKind.PROMETHEUS.value: 1800.0}
 DEADLINE_S: Final = 8.0
 #: An ended finding is kept as long as the longest windows that it explains.
 KEPT: Final = timedelta(days=35)
@@ -63,14 +72,18 @@ def check_deployment(*, deployment_id: UUID | str, now: datetime) -> int:
 
 
 def observe_targets(*, deployment: Deployment, now: datetime) -> int:
-    """Look at the targets that were not looked at for a while; returns how many answered."""
+    """Look at the targets that were not looked at for a while; returns how many answered. Those
+    that did not answer the last collect wait until they do."""
     source = source_of(deployment)
-    due = Q(observed_at__isnull=True) | Q(observed_at__lt=now - timedelta(seconds=OBSERVE_EVERY_S))
+    if source is None or source.state == SourceState.DOWN:
+        return 0
+    before = now - timedelta(seconds=OBSERVE_EVERY_S[source.kind])
+    due = Q(observed_at__isnull=True) | Q(observed_at__lt=before)
     rows = Target.objects.filter(due, deployment=deployment, is_active=True).select_related(
         "worker"
     )
     targets = list(rows.order_by(F("observed_at").asc(nulls_first=True)))
-    if source is None or not targets:
+    if not targets:
         return 0
     looks = [
         Look(
@@ -116,10 +129,18 @@ def _check_roles(
     now: datetime,
 ) -> tuple[list[Disagreement], frozenset[str]]:
     """What contradicts roles now, and the workers whose silence leaves earlier findings open."""
+    since = {
+        span.subject_id: span.valid_from
+        for span in fleet.role_spans([w.id for w in topology.workers], now, now)
+        if span.valid_to is None
+    }
+    # Labels that were seen before a role change say nothing about the role after it.
     observed = {
         target.worker_id: Observed.from_json(target.observed)
         for target in targets
         if target.worker_id is not None
+        and target.observed_at is not None
+        and target.observed_at >= since.get(target.worker_id, target.observed_at)
     }
     merged = {scope: merge_windows(chain) for scope, chain in windows.items() if chain}
     found: list[Disagreement] = []

@@ -9,8 +9,9 @@ import pytest
 from apps.engines.codec import window_to_json
 from apps.engines.window import CounterIncrease, HistogramIncrease, Signal, Window
 from apps.fleet.models import Span, Worker
+from apps.fleet.services import record_role
 from apps.telemetry import coverage, services
-from apps.telemetry.models import StoredFinding, StoredWindow, Target
+from apps.telemetry.models import Source, StoredFinding, StoredWindow, Target
 
 pytestmark = pytest.mark.django_db
 
@@ -125,9 +126,35 @@ def test_a_decode_worker_that_prefills_is_kept_with_its_since_time(metric_fleet)
     assert coverage.role_findings(fleet.deployment, fleet.at) == []
 
 
+def test_labels_seen_before_a_role_change_contradict_nothing(metric_fleet) -> None:
+    fleet = metric_fleet
+    fleet.collect()
+    check(fleet)
+    fleet.at += timedelta(seconds=30)
+    record_role(now=fleet.at, worker_id=fleet.workers["d0"].pk, role="prefill", source="reported")
+    fleet.at += timedelta(seconds=30)
+    check(fleet)
+    assert not StoredFinding.objects.exists()
+    fleet.at += timedelta(seconds=300)
+    check(fleet)
+    assert StoredFinding.objects.get().code == "label_contradicts", "its engine still says decode"
+
+
 def test_checking_twice_writes_the_same(metric_fleet) -> None:
     fleet = metric_fleet
     fleet.collect()
     store(fleet, "decode", fleet.url("d0"), computed=500, transferred=9000)
     assert check(fleet) == check(fleet)
     assert StoredFinding.objects.filter(code="decode_prefills").count() == 1
+
+
+def test_what_does_not_answer_is_not_waited_for(metric_fleet) -> None:
+    """A dead source or target costs a check nothing: the collect tells when it is back."""
+    fleet = metric_fleet
+    fleet.servers["d1"].stop()
+    fleet.collect()
+    assert services.observe_targets(deployment=fleet.deployment, now=fleet.at) == 4
+    assert services.observe_targets(deployment=fleet.deployment, now=fleet.at) == 0
+    Source.objects.update(state="down")
+    fleet.at += timedelta(hours=1)
+    assert services.observe_targets(deployment=fleet.deployment, now=fleet.at) == 0

@@ -365,7 +365,7 @@ def test_profiling_fields_that_are_off() -> None:
         (None, Found.MISSING, "commands.missing"),
         (replace(READY, adapter="noop"), Found.MISSING, "commands.missing"),
         (replace(READY, is_fresh=False), Found.MISSING, "commands.unreachable"),
-        (replace(READY, can_write=False), Found.UNAVAILABLE, "commands.read_only"),
+        (replace(READY, can_write=False), Found.MISSING, "commands.read_only"),
     ],
 )
 def test_what_cannot_be_commanded_stays_below_level_four(

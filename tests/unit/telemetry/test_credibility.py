@@ -151,8 +151,14 @@ def test_accepted_requests_that_never_end() -> None:
 
 
 def test_books_that_close_through_what_is_in_flight_are_believed() -> None:
+    missed = [edge(200, 100, 10)] * 5
+    with_a_gap = chain("router", *missed)
+    del with_a_gap[2]
+    assert not cross_checks.over_time({"router": with_a_gap}), "what passed in the gap is unknown"
     growing = [edge(200, 150, 50 * index) for index in range(1, 5)]
     assert not cross_checks.over_time({"router": chain("router", *growing)})
+    two_legs = [edge(200, 150, 100 * index) for index in range(1, 5)]
+    assert not cross_checks.over_time({"router": chain("router", *two_legs)})
     draining = [edge(100, 200, 400 - 100 * index) for index in range(4)]
     assert not cross_checks.over_time({"router": chain("router", *draining)})
     failing = [edge(200, 100, 10, failed=100)] * 4

@@ -9,7 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from apps.common.measurement import Place
+from apps.engines.window import Signal
 from apps.telemetry.domain import identity
+
+from .test_build import DECODE, ROUTER, figures, gauge, window
 
 RECORDED = Path(__file__).resolve().parents[2] / "data" / "engines" / "live"
 
@@ -132,3 +136,10 @@ def test_one_engine_listed_twice_is_named() -> None:
     assert identity.duplicates(listed) == {
         "http://engine-1": ("http://engine-1:80", "http://engine-1/")
     }
+
+
+def test_a_routers_limit_of_a_worker_that_is_gone_is_not_the_pools() -> None:
+    limits = gauge(**{"http://a:80/": 48, "http://gone:8000": 64})
+    router = window("router", {**ROUTER, Signal.MAX_RUNNING: limits})
+    found = figures(router, {"decode": window("decode", DECODE)})
+    assert (found.decode.max_running.value, found.decode.max_running.place) == (48, Place.ROUTER)
