@@ -68,7 +68,6 @@ class Seen:
     windows: Windows
     broken: list[Answer]
     after: Windows
-    refusals: float | None
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +113,6 @@ def _observe(found: Sequence[Router], watch: Observer) -> Mapping[str, Seen]:
             windows[router.name],
             bad,
             after[router.name],
-            watch.stored("smg_http_responses_total", router.metrics_url, error_code=".+"),
         )
         for router, plain, bad in zip(found, answers, broken, strict=True)
     }
@@ -223,27 +221,28 @@ def test_whatever_became_of_it_each_request_arrived_once(seen, name, kind):
     assert "decode" not in seen[name].after[kind]
 
 
-#: What each router counts of the failures that the client saw. Only smg notices a cut stream: the
-#: others have counted it as good when its head went out, and have no series that tells.
-FAILURES = {SMG: CUT + REFUSED, VLLM_ROUTER: REFUSED}
+#: What each router counts of what the client saw: failed, completed, aborted (None: no telling).
+#: Only smg notices a cut stream and a client that left: for the others both have been good since
+#: their head went out.
+COUNTED = {
+    SMG: (CUT + REFUSED, 0, LEFT),
+    VLLM_ROUTER: (REFUSED, LEFT + CUT, None),
+    SGLANG_ROUTER: (REFUSED, LEFT + CUT, None),
+}
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", FAILURES)
+@pytest.mark.parametrize("name", COUNTED)
 def test_failures_are_those_that_the_router_counts(seen, name, kind):
     window = seen[name].after[kind]["router"]
-    found = total(window, Signal.REQUESTS_FAILED)
-    assert agrees(kind, window, Signal.REQUESTS_FAILED, FAILURES[name]), found
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_smg_counts_no_failed_request_as_completed(seen, kind):
-    """Two cut streams have been counted as 200, and are taken off again. Through a Prometheus the
-    200s are stretched to the window's edges and the new error series is not."""
-    found = total(seen[SMG].after[kind]["router"], Signal.REQUESTS_COMPLETED)
-    assert found == 0 if kind == DIRECT else found < 0.5 * CUT
-
-
-def test_sglang_router_tells_refused_requests_by_their_error_code(seen):
-    """Its responses carry no path; but a probe's 503 has no error code, and a request's has."""
-    assert seen[SGLANG_ROUTER].refusals == REFUSED
+    failed, completed, aborted = COUNTED[name]
+    assert agrees(kind, window, Signal.REQUESTS_FAILED, failed)
+    found = total(window, Signal.REQUESTS_COMPLETED)
+    # Through a Prometheus what is counted is stretched to the window's edges, and the new error
+    # series that are taken off it are not.
+    assert found is not None
+    assert found == completed if kind == DIRECT else completed <= found < completed + 0.5 * CUT + 1
+    if aborted is None:
+        assert Signal.REQUESTS_ABORTED not in window.values
+    else:
+        assert agrees(kind, window, Signal.REQUESTS_ABORTED, aborted)
