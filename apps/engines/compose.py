@@ -43,7 +43,6 @@ def composed(profile: Profile, known: Mapping[str, Profile]) -> Profile:
     # Not validated again: the passed rows' version ranges are their engine's, not this exporter's.
     return profile.model_copy(
         update={
-            "passes_through": (),
             "collapse": _union(profile.collapse, *(e.collapse for e in engines)),
             "totals": _union(profile.totals, *(e.totals for e in engines)),
             "signals": signals,

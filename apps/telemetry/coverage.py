@@ -61,9 +61,12 @@ _SIGNALS: Final = frozenset(signal.value for signal in Signal)
 STANDS_FOR: Final = timedelta(minutes=15)
 
 
-def recent_windows(deployment: Deployment, now: datetime) -> dict[str, list[Window]]:
+def recent_windows(
+    deployment: Deployment, now: datetime, *, with_histograms: bool = False
+) -> dict[str, list[Window]]:
     """The last windows of each scope that do not overlap, oldest first; none of a scope that is
-    not fresh (2 queries)."""
+    not fresh (2 queries). `with_histograms`: where some windows of a scope hold histograms (they
+    may be read more rarely than counters), only those."""
     defaults = fleet.defaults_for(deployment)
     span_s = CHECKED_WINDOWS * defaults.window_s
     oldest = now - timedelta(seconds=span_s + 2 * defaults.window_s)
@@ -71,13 +74,12 @@ def recent_windows(deployment: Deployment, now: datetime) -> dict[str, list[Wind
     slots: dict[str, list[Slot]] = {}
     rows = StoredWindow.objects.filter(deployment=deployment, end__gt=oldest, end__lte=now)
     names = ("scope", "has_histograms", "pk", "start", "end")
-    # Where histograms are read more rarely than counters, the windows that hold both are checked.
     measured: dict[str, list[Slot]] = {}
     for scope, has_histograms, *row in rows.values_list(*names):
         slot = Slot(*row)
         if slot.end > slot.start:
             slots.setdefault(scope, []).append(slot)
-            if has_histograms:
+            if has_histograms and with_histograms:
                 measured.setdefault(scope, []).append(slot)
     slots |= measured
     picked = {

@@ -20,8 +20,6 @@ from apps.engines.window import Kind, Signal
 
 from .found import SeriesLabels
 
-#: Profiles of ports that pass another engine's families through; they win over that engine's own.
-_WRAPPERS: Final = ("dynamo_component",)
 _EDGES: Final = ("router", "frontend")
 _MODEL_LABELS: Final = ("model_name", "model", "served_model_name")
 _NAMESPACE_LABELS: Final = (
@@ -98,15 +96,22 @@ def ladders(rows: Iterable[tuple[str, str]], profile_name: str) -> dict[str, tup
 
 @cache
 def _own(profile_name: str) -> frozenset[str]:
-    """Names that only this profile reads: they prove the engine, not one that wraps it."""
+    """Names that only this profile reads: they prove the engine. Families that a wrapping port
+    passes through belong to their engine."""
     mine = loader.load(profile_name)
-    others = (p.profile for p in profiles() if p.scope == mine.scope and p.profile != profile_name)
-    return spelled(profile_name).difference(*(spelled(name) for name in others))
+    others = (p for p in profiles() if p.scope == mine.scope and p.profile != profile_name)
+    return _first_hand(mine).difference(*(_first_hand(other) for other in others))
+
+
+def _first_hand(profile: Profile) -> frozenset[str]:
+    passed = (spelled(name) for name in profile.passes_through)
+    return spelled(profile.profile).difference(*passed)
 
 
 def profile_of(names: frozenset[str]) -> Profile | None:
     """The profile that reads a target with these metric names; None if none does."""
-    # A Dynamo frontend exports what it observes of workers too; it is no worker for that.
+    # A Dynamo frontend exports what it observes of workers too; it is no worker for that. A port
+    # that passes an engine's families through wins over that engine's own.
     fits = [
         (profile.scope in _EDGES, is_wrapper(profile), len(names & spelled(profile.profile)), name)
         for profile in profiles()
@@ -117,7 +122,7 @@ def profile_of(names: frozenset[str]) -> Profile | None:
 
 def is_wrapper(profile: Profile) -> bool:
     """True if the port passes another engine's families through."""
-    return profile.profile in _WRAPPERS
+    return bool(profile.passes_through)
 
 
 def engine_behind(names: frozenset[str], profile: Profile) -> str:
@@ -126,8 +131,7 @@ def engine_behind(names: frozenset[str], profile: Profile) -> str:
         return ""
     fits = [
         (len(names & _own(other.profile)), other.profile)
-        for other in profiles()
-        if other.scope == profile.scope and other.profile != profile.profile
+        for other in map(loader.load, profile.passes_through)
     ]
     most, name = max(fits, default=(0, ""))
     return name if most else ""

@@ -63,7 +63,8 @@ def check_deployment(*, deployment_id: UUID | str, now: datetime) -> int:
         Target.objects.filter(deployment=deployment, is_active=True).select_related("source")
     )
     contradictions, silent = _check_roles(topology, windows, targets, now)
-    impossible = cross_checks.over_time(windows, _states(topology, targets))
+    measured = recent_windows(deployment, now, with_histograms=True)
+    impossible = cross_checks.over_time(measured, _states(topology, targets))
     with transaction.atomic():
         _keep(deployment, now, FindingKind.ROLE, _of_roles(contradictions), silent)
         _keep(deployment, now, FindingKind.CREDIBILITY, _of_figures(impossible), frozenset())
