@@ -1,4 +1,4 @@
-"""A draft of the Connect wizard at the time of the pictures: one fleet found, one step from done."""
+"""A draft of the Connect wizard at the time of the pictures: one fleet found, one step to go."""
 
 from __future__ import annotations
 
@@ -88,7 +88,8 @@ def discovery() -> Discovery:
 def tested() -> dict[str, Any]:
     return {
         "kind": "prometheus", "url": "https://prometheus.assist.example:9090", "problem": "",
-        "status": None, "version": "3.5.0", "retention": "15d", "intervals": [[15.0, 61], [60.0, 9]],
+        "status": None, "version": "3.5.0", "retention": "15d",
+        "intervals": [[15.0, 61], [60.0, 9]],
         "skew_s": -3.2, "skew_within_s": 0.004, "targets_up": 68, "targets_down": 2,
         "addresses": [],
     }  # fmt: skip
