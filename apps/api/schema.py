@@ -50,7 +50,7 @@ class ApiSchema(AutoSchema):
         bodies: dict[str, Any] = super()._get_response_bodies(direction)
         reference = self.resolve_serializer(ProblemSerializer, "response").ref
         meaning: dict[Any, str] = dict(READING)
-        if self.method in ("POST", "DELETE"):
+        if self.method in ("POST", "PATCH", "DELETE"):
             meaning |= ACTING
         if "{" in self.path or self.method == "POST":
             meaning[404] = "There is no such object, or the caller may not see it."

@@ -174,6 +174,7 @@ SPECTACULAR_SETTINGS = {
     "DESCRIPTION": "Facts and actions of Fulcrum.",
     "SCHEMA_PATH_PREFIX": "/api/v1/",
     "COMPONENT_SPLIT_REQUEST": True,
+    "ENUM_NAME_OVERRIDES": {"SourceKindEnum": ("prometheus", "scrape")},
 }
 
 CELERY_BROKER_URL = read("FULCRUM_BROKER_URL")

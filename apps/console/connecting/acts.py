@@ -197,6 +197,7 @@ def mark_of(draft: ConnectDraft, key: str) -> str:
     """What a dry run was run with: adapter, address and secrets."""
     text = fields.typed(draft, "commands")
     parts = [text.get(f"{name}-{key}", "") for name in ("adapter", "address", "flip")]
+    parts.append(fields.typed(draft, "source").get("router_url", ""))
     return drafts.fingerprint(draft, *parts, names=(f"control:{key}", f"engine:{key}", ROUTER_KEY))
 
 

@@ -117,6 +117,13 @@ def profile_of(names: frozenset[str]) -> Profile | None:
         for profile in profiles()
         if names & _own(name := profile.profile)
     ]
+    if not fits:
+        # An older release has no name of its own beside its successor's: whose names are all there?
+        fits = [
+            (profile.scope in _EDGES, False, len(names & known) / len(known), profile.profile)
+            for profile in profiles()
+            if names & (known := _first_hand(profile))
+        ]
     return loader.load(max(fits)[-1]) if fits else None
 
 

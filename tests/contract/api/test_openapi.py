@@ -196,10 +196,16 @@ def test_answers_to_acts_conform(lab: Lab) -> None:
         ),
         ("POST", "/api/v1/recommendations/{number}/dismiss/"): ("operator", advised, {}, 200),
         ("POST", "/api/v1/tokens/"): ("operator", "", {}, 403),
+        ("POST", "/api/v1/sources/"): ("admin", "", {"cluster": "lab", "kind": "scrape"}, 201),
+        ("POST", "/api/v1/sources/test/"): ("admin", "", {"url": "http://169.254.1.1/"}, 200),
+        ("POST", "/api/v1/sources/find/"): ("admin", "", {"url": "http://169.254.1.1/"}, 422),
+        ("PATCH", "/api/v1/sources/{id}/"): (
+            "admin", lab.numbers["sources"], {"interval_s": 30}, 200,
+        ),
         ("DELETE", "/api/v1/tokens/{id}/"): ("read_only", lab.numbers["tokens"], None, 204),
     }  # fmt: skip
     reached = set()
-    for method in ("POST", "DELETE"):
+    for method in ("POST", "PATCH", "DELETE"):
         for operation in operations(method):
             caller, key, body, expected = calls[method, operation.path]
             reached.add((method, operation.path))

@@ -1,4 +1,4 @@
-"""A draft of the Connect wizard: one fleet found, one step from done."""
+"""A draft of the Connect wizard at the time of the pictures: one fleet found, one step to go."""
 
 from __future__ import annotations
 
