@@ -32,7 +32,8 @@ def store_samples(readings: Mapping[UUID, Reading], now: datetime) -> None:
 
 def store_windows(windows: Iterable[tuple[UUID, Window]]) -> None:
     """Windows by deployment id, of any age; one that ends at the same time in the same scope is
-    replaced (of two in one call the last stays). The hours they end in are marked, so that their roll-ups are made (again) once."""
+    replaced (of two in one call the last stays). The hours they end in are marked, so that their
+    roll-ups are made (again) once."""
     latest = {(owner, window.scope, window.end): (owner, window) for owner, window in windows}
     found = list(latest.values())
     if not found:
