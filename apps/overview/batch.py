@@ -13,11 +13,8 @@ from apps.accounts.domain.authorize import Viewer
 from apps.commands.domain.states import ACTIVE, CommandState
 from apps.commands.models import Command
 from apps.fleet import selectors as fleet
-from apps.fleet.domain.topology import PoolFacts, Topology
 from apps.fleet.models import Deployment, Device, Pool
 from apps.planning.models import Evaluation, Recommendation, RecommendationState
-from apps.slo import selectors as slo
-from apps.slo.domain.objective import ObjectiveFacts, Objectives, ObjectiveSignal
 from apps.slo.models import Objective
 from apps.telemetry import selectors as telemetry
 from apps.telemetry.models import Source
@@ -41,10 +38,9 @@ def deployments(viewer: Viewer, most: int) -> list[Deployment]:
 
 
 def load(viewer: Viewer, rows: Sequence[Deployment], now: datetime) -> list[Loaded]:
-    """The deployments with all that a row shows read already (6 queries). Their topologies hold
-    pools only: a row shows nothing of single workers."""
+    """The deployments with all that a row shows read already (6 queries)."""
     ids = [row.pk for row in rows]
-    pools = _pools(ids)
+    gpus = _gpus(ids)
     figures = telemetry.latest_figures(rows, now)
     evaluations = _evaluations(ids)
     recommendations = {
@@ -54,20 +50,20 @@ def load(viewer: Viewer, rows: Sequence[Deployment], now: datetime) -> list[Load
         ).only(*_RECOMMENDED)
     }
     commands = _commands(ids)
-    objectives = _objectives(ids)
+    thresholds = _thresholds(ids)
     sources = _sources(rows)
     found: list[Loaded] = []
     for row in rows:
         loaded = Loaded(viewer, row, now)
         mine = commands.get(row.pk, [])
         loaded.preset(
-            topology=_topology(row, pools.get(row.pk, {})),
+            gpus=gpus.get(row.pk, {}),
             brief=figures[row.pk],
             evaluation=evaluations.get(row.pk),
             recommendation=recommendations.get(row.pk),
             active_command=mine[0] if mine else None,
             proposed=sum(command.state == CommandState.PROPOSED for command in mine),
-            objectives=objectives.get(row.pk, {}),
+            thresholds=thresholds.get(row.pk, {}),
             sources=sources[row.pk],
             backend=getattr(row, "backend", None),
         )
@@ -92,23 +88,14 @@ def clusters(viewer: Viewer, now: datetime) -> Mapping[UUID, Decimal | None]:
     return dict(rows.values_list("pk", "gpus"))
 
 
-def _topology(row: Deployment, pools: Mapping[str, PoolFacts]) -> Topology:
-    return Topology(
-        deployment_id=row.pk,
-        slug=row.slug,
-        cluster_id=row.cluster_id,
-        revision=row.revision,
-        environment=row.environment,
-        mode=fleet.effective_mode(row),
-        pools=pools,
-        workers=(),
+def _gpus(ids: Sequence[UUID]) -> dict[UUID, dict[str, Decimal | None]]:
+    found: dict[UUID, dict[str, Decimal | None]] = {}
+    rows = Pool.objects.filter(deployment__in=ids).values_list(
+        "deployment_id", "role", "devices_per_worker", "wanted_workers"
     )
-
-
-def _pools(ids: Sequence[UUID]) -> dict[UUID, dict[str, PoolFacts]]:
-    found: dict[UUID, dict[str, PoolFacts]] = {}
-    for pool in Pool.objects.filter(deployment__in=ids).select_related("accelerator"):
-        found.setdefault(pool.deployment_id, {})[pool.role] = fleet.pool_facts(pool)
+    for deployment_id, role, unit, wanted in rows:
+        gpus = None if unit is None else unit * wanted
+        found.setdefault(deployment_id, {})[role] = gpus
     return found
 
 
@@ -127,11 +114,12 @@ def _commands(ids: Sequence[UUID]) -> dict[UUID, list[Command]]:
     return found
 
 
-def _objectives(ids: Sequence[UUID]) -> dict[UUID, Objectives]:
-    found: dict[UUID, dict[ObjectiveSignal, ObjectiveFacts]] = {}
-    for row in Objective.objects.filter(deployment__in=ids, valid_to__isnull=True):
-        found.setdefault(row.deployment_id, {})[ObjectiveSignal(row.signal)] = slo.facts(row)
-    return dict(found)
+def _thresholds(ids: Sequence[UUID]) -> dict[UUID, dict[str, float]]:
+    found: dict[UUID, dict[str, float]] = {}
+    rows = Objective.objects.filter(deployment__in=ids, valid_to__isnull=True)
+    for owner, signal, threshold_s in rows.values_list("deployment_id", "signal", "threshold_s"):
+        found.setdefault(owner, {})[signal] = threshold_s
+    return found
 
 
 def _sources(rows: Sequence[Deployment]) -> dict[UUID, list[Source]]:

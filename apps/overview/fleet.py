@@ -76,7 +76,7 @@ def row(loaded: Loaded, status: Status, cause: str) -> FleetRow:
     step, link = _next(loaded)
     goodput = evaluation.goodput if evaluation else {}
     costs = evaluation.costs if evaluation else {}
-    units = {r: loaded.topology.gpus_of(r, p.wanted) for r, p in loaded.topology.pools.items()}
+    units = loaded.gpus
     total = None if None in units.values() else sum((u for u in units.values() if u), Decimal(0))
     return FleetRow(
         slug=deployment.slug,
@@ -221,8 +221,7 @@ def _spend(found: Sequence[Loaded]) -> Figure:
 def _gpus(found: Sequence[Loaded], clusters: Mapping[UUID, Decimal | None]) -> Figure:
     used, theirs = Decimal(0), {item.deployment.cluster_id for item in found}
     for item in found:
-        for role, pool in item.topology.pools.items():
-            used += item.topology.gpus_of(role, pool.wanted) or Decimal(0)
+        used += sum((gpus for gpus in item.gpus.values() if gpus), Decimal(0))
     owned = [clusters.get(cluster) for cluster in theirs]
     total = None if None in owned else sum((o for o in owned if o is not None), Decimal(0))
     figure = Measurement(used, Unit.GPUS, State.OK, place=Place.DECLARED, method="wanted")
@@ -247,7 +246,7 @@ def _etag(found: Sequence[Loaded], params: Mapping[str, str]) -> str:
             item.recommendation.refreshed_at if item.recommendation else None,
             item.active_command.state if item.active_command else None,
             item.proposed,
-            item.topology.revision,
+            item.deployment.revision,
             [source.state for source in item.sources],
         )
         for item in found

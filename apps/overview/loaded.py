@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from decimal import Decimal
 from functools import cached_property
 from typing import Any
 
@@ -58,6 +59,12 @@ class Loaded:
     @cached_property
     def topology(self) -> Topology:
         return fleet.topology(self.deployment)
+
+    @cached_property
+    def gpus(self) -> Mapping[str, Decimal | None]:
+        """GPUs of each pool's wanted workers; None where the unit is unknown."""
+        pools = self.topology.pools
+        return {role: self.topology.gpus_of(role, pool.wanted) for role, pool in pools.items()}
 
     @cached_property
     def figures(self) -> DeploymentFigures:
@@ -116,7 +123,7 @@ class Loaded:
     def objectives(self) -> Objectives:
         return slo.objectives(self.deployment)
 
-    @property
+    @cached_property
     def thresholds(self) -> Mapping[str, float]:
         """`ttft` and `tpot` -> threshold in seconds."""
         return {signal.value: facts.threshold_s for signal, facts in self.objectives.items()}

@@ -13,6 +13,7 @@ from apps.commands.services.errors import CommandNotFound
 from apps.fleet import selectors as fleet
 from apps.fleet.models import Deployment
 from apps.fleet.selectors import NotVisible
+from apps.telemetry import selectors as telemetry
 from apps.telemetry.models import StoredWindow
 
 from . import changes, cost, coverage, deployment, path, review, series
@@ -116,5 +117,8 @@ def deployment_series(
     end: datetime,
 ) -> dict[str, Any]:
     """Columns for the charts of a deployment; raises NotVisible."""
-    loaded = Loaded(viewer, fleet.deployment_by_slug(viewer, slug), now)
+    row = fleet.deployment_by_slug(viewer, slug)
+    loaded = Loaded(viewer, row, now)
+    # Charts need the time and place of the figures, not the figures themselves.
+    loaded.preset(brief=telemetry.latest_figures([row], now)[row.pk])
     return series.columns(loaded, panels, series.choose_range(loaded, start, end))

@@ -113,7 +113,7 @@ def columns(loaded: Loaded, wanted: Iterable[str], span: Range) -> dict[str, Any
 
 def _panel(loaded: Loaded, name: str, points: list[Point | None]) -> dict[str, Any]:
     if name in ("ttft", "tpot"):
-        place = loaded.figures.ttft.p95.place if name == "ttft" else loaded.figures.tpot.p95.place
+        place = (loaded.brief.ttft_p95 if name == "ttft" else loaded.brief.tpot_p95).place
         return {
             "unit": "s",
             "objective": loaded.thresholds.get(name),
@@ -151,13 +151,12 @@ def _evaluated(
         return busy, good
     first = times[0] - timedelta(seconds=step_s)
     for row in planning.evaluations_per_step(loaded.deployment, first, times[-1], step_s):
-        at = row.window_end or row.at
-        index = int((at - first).total_seconds() // step_s)
-        if row.stale or not 0 <= index < len(times):
+        index = int((row.at - first).total_seconds() // step_s)
+        if row.is_stale or not 0 <= index < len(times):
             continue
-        for role in busy:
-            busy[role][index] = _round(_number(row.busy.get(role)))
-        good[index] = _round(_number(row.goodput.get("rate")))
+        busy["prefill"][index] = _round(row.prefill_busy)
+        busy["decode"][index] = _round(row.decode_busy)
+        good[index] = _round(row.good_per_s)
     return busy, good
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import chain, pairwise
+from typing import Any
 from uuid import UUID
 
 from django.db import connection
@@ -70,7 +72,7 @@ def evaluations_between(deployment: Deployment, start: datetime, end: datetime) 
 
 
 #: What charts read of an evaluation; the rest of it stays in the database.
-_CHARTED = ("deployment_id", "at", "window_end", "goodput", "costs", "busy", "stale")
+_CHARTED = ("deployment_id", "at", "goodput", "costs")
 
 
 def newest_evaluations(
@@ -81,11 +83,22 @@ def newest_evaluations(
     return list(rows.only(*_CHARTED).order_by("-at")[:most])[::-1]
 
 
+@dataclass(frozen=True, slots=True)
+class ChartedEvaluation:
+    """The values of an evaluation that charts draw; None where one has no value."""
+
+    at: datetime
+    is_stale: bool
+    prefill_busy: float | None
+    decode_busy: float | None
+    good_per_s: float | None
+
+
 def evaluations_per_step(
     deployment: Deployment, start: datetime, end: datetime, step_s: float
-) -> list[Evaluation]:
-    """The newest evaluation of each step `(from, to]` of `(start, end]`, oldest first, with what
-    charts read of it (2 queries, each step one look into the index: fourteen days hold too many
+) -> list[ChartedEvaluation]:
+    """The newest evaluation of each step `(from, to]` of `(start, end]`, oldest first, as charts
+    draw it (2 queries, each step one look into the index: fourteen days hold too many
     evaluations to read them all)."""
     kept = Evaluation._meta
     field = kept.get_field("at")
@@ -106,8 +119,22 @@ def evaluations_per_step(
                 [owner, *chain.from_iterable(pairwise(values))],
             )
             keys = [UUID(str(row[0])) for row in cursor.fetchall() if row[0] is not None]
-    rows = Evaluation.objects.filter(pk__in=keys).only(*_CHARTED)
-    return list(rows.order_by("at"))
+    rows = Evaluation.objects.filter(pk__in=keys).order_by("at")
+    return [
+        ChartedEvaluation(end or at, bool(stale), _float(prefill), _float(decode), _float(good))
+        for at, end, stale, prefill, decode, good in rows.values_list(
+            "at",
+            "window_end",
+            "stale",
+            "busy__prefill__value",
+            "busy__decode__value",
+            "goodput__rate__value",
+        )
+    ]
+
+
+def _float(stored: Any) -> float | None:
+    return None if stored is None else float(stored)
 
 
 def scores(deployment: Deployment) -> list[PredictionScore]:

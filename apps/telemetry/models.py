@@ -300,6 +300,15 @@ class RollUp(models.Model):
         return f"{self.scope} {self.start:%Y-%m-%d %H:%M}"
 
 
+class RollUp1m(RollUp):
+    """An hour of minutes, totals only."""
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["deployment", "scope", "start"], name="rollup_1m_block")
+        ]
+
+
 class RollUp5m(RollUp):
     """An hour of 5 min slots."""
 

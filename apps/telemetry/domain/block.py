@@ -221,24 +221,48 @@ def decode(payload: bytes | memoryview) -> Block:
     return Block(header, matrix, places)
 
 
-def slots_of(block: Block, signals: Collection[Signal] | None = None) -> list[Rolled]:
-    """The slots of a block, all signals or only some; signals that this release no longer knows
-    are left out."""
-    header, workers = block.header, list(block.header["u"])
-    found: list[Rolled] = []
-    names = {_SIGNALS[k]: v for k, v in header["m"].items() if k in _SIGNALS}
-    rows = block.matrix.T.tolist()
+def slots_of(
+    block: Block, signals: Collection[Signal] | None = None, *, with_workers: bool = True
+) -> list[Rolled]:
+    """The slots of a block, all signals or only some, with each worker's part or without; signals
+    that this release no longer knows are left out."""
+    header, count = block.header, len(block)
+    workers = list(block.header["u"]) if with_workers else []
+    width = len(header["u"])
+    counters: list[dict[Signal, CounterIncrease]] = [{} for _ in range(count)]
+    gauges: list[dict[Signal, GaugeSpan]] = [{} for _ in range(count)]
+    histograms: list[dict[Signal, HistogramIncrease]] = [{} for _ in range(count)]
+
+    def rows(kind: str, name: str, index: int, columns: int) -> list[list[float]]:
+        at = block.places[(kind, name, index)]
+        listed: list[list[float]] = block.matrix[at : at + columns].T.tolist()
+        return listed
 
     def wanted(name: str) -> Signal | None:
         signal = _SIGNALS.get(name)
         return signal if signals is None or signal in signals else None
 
-    counters = [(s, block.places[("c", n, 0)]) for n in header["c"] if (s := wanted(n))]
-    gauges = [(s, block.places[("g", n, 0)]) for n in header["g"] if (s := wanted(n))]
-    ladders = [tuple(bounds) for bounds in header["b"]]
-    hists = [(s, ladders[i], block.places[("h", n, i)]) for n, i in header["h"] if (s := wanted(n))]
-    for index, row in enumerate(rows):
-        base = dict(zip(_BASE, row, strict=False))
+    shown = width if with_workers else 0
+    for name in header["c"]:
+        if (signal := wanted(name)) is not None:
+            for slot, row in enumerate(rows("c", name, 0, 1 + shown)):
+                if row[0] == row[0]:
+                    counters[slot][signal] = CounterIncrease(row[0], _parts(row, 1, workers))
+    for name in header["g"]:
+        if (signal := wanted(name)) is not None:
+            for slot, row in enumerate(rows("g", name, 0, len(_GAUGE) + shown)):
+                if row[0] == row[0]:
+                    gauges[slot][signal] = _gauge_span(row, 0, workers)
+    for name, index in header["h"]:
+        if (signal := wanted(name)) is not None:
+            bounds = tuple(header["b"][index])
+            for slot, row in enumerate(rows("h", name, index, len(bounds) + 3 + 2 * shown)):
+                if row[0] == row[0]:
+                    histograms[slot][signal] = _histogram(row, 0, bounds, workers)
+    names = {_SIGNALS[k]: v for k, v in header["m"].items() if k in _SIGNALS}
+    found: list[Rolled] = []
+    for index, row in enumerate(block.matrix[: len(_BASE)].T.tolist()):
+        base = dict(zip(_BASE, row, strict=True))
         start, end = _time(base["start"]), _time(base["end"])
         stretches = header["x"].get(str(index))
         found.append(
@@ -247,21 +271,9 @@ def slots_of(block: Block, signals: Collection[Signal] | None = None) -> list[Ro
                 end=end,
                 seconds=base["seconds"],
                 histogram_seconds=base["histogram_seconds"],
-                counters={
-                    signal: CounterIncrease(row[at], _parts(row, at + 1, workers))
-                    for signal, at in counters
-                    if row[at] == row[at]
-                },
-                gauges={
-                    signal: _gauge_span(row, at, workers)
-                    for signal, at in gauges
-                    if row[at] == row[at]
-                },
-                histograms={
-                    signal: _histogram(row, at, bounds, workers)
-                    for signal, bounds, at in hists
-                    if row[at] == row[at]
-                },
+                counters=counters[index],
+                gauges=gauges[index],
+                histograms=histograms[index],
                 expected_count=int(base["expected_count"]),
                 reported_count=int(base["reported_count"]),
                 covered=((start, end),)
@@ -282,6 +294,8 @@ def _time(stamp: float) -> datetime:
 
 
 def _parts(row: Sequence[float], at: int, workers: Sequence[str]) -> dict[str, float]:
+    if not workers:
+        return {}
     found = zip(workers, row[at : at + len(workers)], strict=True)
     return {url: value for url, value in found if value == value}
 

@@ -3,6 +3,7 @@
 | level | a row holds | slots of | made from | kept for |
 |---|---|---|---|---|
 | `raw` | one window | as collected: sliding 15 min, then tiles | the collectors | 48 h |
+| `1m` | one hour | 1 min, totals only | `raw` | 48 h, for charts of hours |
 | `5m` | one hour | 5 min | `raw` | 35 d (the usual of an hour looks back 4 weeks) |
 | `1h` | one day | 1 h | `5m` | 400 d (a year and the month before it) |
 | `1d` | one month | 1 d | `1h` | 5 years |
@@ -89,6 +90,7 @@ class Level:
 RAW: Final = Level(
     "raw", 0.0, Span.HOUR, Span.DAY, timedelta(hours=48), keeps_workers=True,
 )  # fmt: skip
+MINUTE: Final = Level("1m", 60.0, Span.HOUR, Span.DAY, timedelta(hours=48), "raw")
 FIVE_MINUTES: Final = Level(
     "5m", 300.0, Span.HOUR, Span.MONTH, timedelta(days=35), "raw", keeps_workers=True
 )
@@ -96,14 +98,15 @@ HOUR: Final = Level("1h", 3600.0, Span.DAY, Span.MONTH, timedelta(days=400), "5m
 DAY: Final = Level("1d", 86400.0, Span.MONTH, Span.YEAR, timedelta(days=1827), "1h")
 
 #: From fine to coarse.
-LEVELS: Final = (RAW, FIVE_MINUTES, HOUR, DAY)
+LEVELS: Final = (RAW, MINUTE, FIVE_MINUTES, HOUR, DAY)
 BY_NAME: Final = {level.name: level for level in LEVELS}
-ROLLED: Final = (FIVE_MINUTES, HOUR, DAY)
 
 
 def level_above(level: Level) -> Level | None:
-    """The level that is made from this one."""
-    return next((found for found in LEVELS if found.below == level.name), None)
+    """The level that is made from this one and outlives it."""
+    return next(
+        (found for found in LEVELS if found.below == level.name and found is not MINUTE), None
+    )
 
 
 def level_for(step_s: float) -> Level:

@@ -15,12 +15,14 @@ from django.db import migrations, models
 #: Table, column, and the span of a partition, as `services.partitions` has them.
 TABLES = (
     ("telemetry_storedwindow", "end", "day"),
+    ("telemetry_rollup1m", "start", "day"),
     ("telemetry_rollup5m", "start", "month"),
     ("telemetry_rollup1h", "start", "month"),
     ("telemetry_rollup1d", "start", "year"),
 )
 UNIQUE = {
     "telemetry_storedwindow": ("window_identity", "deployment_id, scope, \"end\""),
+    "telemetry_rollup1m": ("rollup_1m_block", "deployment_id, scope, start"),
     "telemetry_rollup5m": ("rollup_5m_block", "deployment_id, scope, start"),
     "telemetry_rollup1h": ("rollup_1h_block", "deployment_id, scope, start"),
     "telemetry_rollup1d": ("rollup_1d_block", "deployment_id, scope, start"),
@@ -182,6 +184,22 @@ class Migration(migrations.Migration):
             ],
             options={
                 'constraints': [models.UniqueConstraint(fields=('deployment', 'scope', 'start'), name='rollup_1h_block')],
+            },
+        ),
+        migrations.CreateModel(
+            name='RollUp1m',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('scope', models.CharField(max_length=32)),
+                ('start', models.DateTimeField()),
+                ('end', models.DateTimeField()),
+                ('windows', models.PositiveIntegerField()),
+                ('is_sealed', models.BooleanField(default=False)),
+                ('payload', models.BinaryField()),
+                ('deployment', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='fleet.deployment')),
+            ],
+            options={
+                'constraints': [models.UniqueConstraint(fields=('deployment', 'scope', 'start'), name='rollup_1m_block')],
             },
         ),
         migrations.CreateModel(

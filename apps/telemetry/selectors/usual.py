@@ -13,7 +13,7 @@ from apps.fleet.models import Deployment
 
 from ..domain.figures import Usual
 from ..domain.levels import FIVE_MINUTES
-from ..domain.rollup import to_window
+from ..domain.rollup import Rolled, to_window
 from ..domain.usual import MINIMUM_WINDOWS, usual_of
 from ..models import StoredWindow
 from .windows import rolled, window_of
@@ -51,7 +51,7 @@ def _moments(deployment: Deployment, spans: Sequence[tuple[datetime, datetime]])
     """The slots that end in the spans as windows by scope, oldest first; windows while fewer than
     three moments were rolled up."""
     by_end: dict[datetime, dict[str, Window]] = {}
-    for scope, slots in rolled(FIVE_MINUTES, deployment, spans, _SIGNALS).items():
+    for scope, slots in _slots(deployment, spans).items():
         for slot in slots:
             at = FIVE_MINUTES.slot_end(slot.end)
             by_end.setdefault(at, {})[scope] = to_window(slot, scope)
@@ -63,6 +63,12 @@ def _moments(deployment: Deployment, spans: Sequence[tuple[datetime, datetime]])
         inside = rows.filter(end__gt=start, end__lte=end)
         ends += inside.order_by("end").values_list("end", flat=True).distinct()
     return _windows(rows, _spread(sorted(set(ends))))
+
+
+def _slots(
+    deployment: Deployment, spans: Sequence[tuple[datetime, datetime]]
+) -> dict[str, list[Rolled]]:
+    return rolled(FIVE_MINUTES, deployment, spans, _SIGNALS, with_workers=False)
 
 
 def _spread(items: Sequence[T]) -> list[T]:

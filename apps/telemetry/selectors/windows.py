@@ -12,11 +12,12 @@ from apps.engines.window import Signal, Window
 from apps.fleet.models import Deployment
 
 from ..domain import block as blocks
-from ..domain.levels import DAY, FIVE_MINUTES, HOUR, Level
+from ..domain.levels import DAY, FIVE_MINUTES, HOUR, MINUTE, Level
 from ..domain.rollup import Rolled
-from ..models import RollUp, RollUp1d, RollUp1h, RollUp5m, StoredWindow
+from ..models import RollUp, RollUp1d, RollUp1h, RollUp1m, RollUp5m, StoredWindow
 
 _TABLES: dict[str, type[RollUp]] = {
+    MINUTE.name: RollUp1m,
     FIVE_MINUTES.name: RollUp5m,
     HOUR.name: RollUp1h,
     DAY.name: RollUp1d,
@@ -68,12 +69,14 @@ def rolled(
     deployment: Deployment,
     spans: Iterable[tuple[datetime, datetime]],
     signals: Collection[Signal] | None = None,
+    *,
+    with_workers: bool = True,
 ) -> dict[str, list[Rolled]]:
     """The slots of a level by scope, oldest first, that end in any of the spans `(start, end]`."""
     wanted = list(spans)
     found: dict[str, list[Rolled]] = {}
     for scope, block in decoded(level, deployment, wanted):
-        for slot in blocks.slots_of(block, signals):
+        for slot in blocks.slots_of(block, signals, with_workers=with_workers):
             if any(start < slot.end <= end for start, end in wanted):
                 found.setdefault(scope, []).append(slot)
     return found

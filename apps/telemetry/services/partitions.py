@@ -14,11 +14,12 @@ from typing import Any, Final
 from django.db import connection, transaction
 from django.db.backends.utils import CursorWrapper
 
-from ..domain.levels import DAY, FIVE_MINUTES, HOUR, LEVELS, RAW, Level, Span
-from ..models import RollUp, RollUp1d, RollUp1h, RollUp5m, StoredWindow
+from ..domain.levels import DAY, FIVE_MINUTES, HOUR, LEVELS, MINUTE, RAW, Level, Span
+from ..models import RollUp, RollUp1d, RollUp1h, RollUp1m, RollUp5m, StoredWindow
 
 #: Level -> the table that holds it.
 ROLL_UPS: Final[dict[str, type[RollUp]]] = {
+    MINUTE.name: RollUp1m,
     FIVE_MINUTES.name: RollUp5m,
     HOUR.name: RollUp1h,
     DAY.name: RollUp1d,

@@ -21,7 +21,7 @@ from django.db.models import Min
 from apps.engines.codec import window_from_json
 
 from ..domain import block as blocks
-from ..domain.levels import BY_NAME, FIVE_MINUTES, RAW, SLIDING, Level, level_above
+from ..domain.levels import BY_NAME, FIVE_MINUTES, MINUTE, RAW, SLIDING, Level, level_above
 from ..domain.rollup import Rolled, adds_up, filled, from_window, roll, without_workers
 from ..domain.tiling import Candidate, choose_tiles
 from ..models import RollUp, RollUpMark, StoredWindow
@@ -152,6 +152,11 @@ def _from_windows(
         mine.slots.append(from_window(window, uses[row.pk]))
         mine.windows += 1
     made = _in_slots(FIVE_MINUTES, deployment_id, start, parts)
+    plain = {
+        scope: _Parts([*map(without_workers, found.slots)], found.windows)
+        for scope, found in parts.items()
+    }
+    _write(MINUTE, deployment_id, start, _in_slots(MINUTE, deployment_id, start, plain))
     horizon = now - SLIDING
     between = [w for found in inside.values() for w in found if w.key not in uses]
     drop = [window.key for window in between if window.end < horizon]

@@ -23,6 +23,7 @@ from apps.telemetry.domain.levels import (
     DAY,
     FIVE_MINUTES,
     HOUR,
+    MINUTE,
     RAW,
     Span,
     least_step_s,
@@ -190,7 +191,7 @@ def test_histograms_that_come_more_rarely_tile_by_themselves():
 
 def test_levels_answer_steps_and_ages():
     assert [level_for(s) for s in (15, 60, 299, 300, 3600, 7200, 86400)] == [
-        RAW, RAW, RAW, FIVE_MINUTES, HOUR, HOUR, DAY,
+        RAW, MINUTE, MINUTE, FIVE_MINUTES, HOUR, HOUR, DAY,
     ]  # fmt: skip
     assert least_step_s(timedelta(hours=47)) == 0
     assert least_step_s(timedelta(hours=49)) == 300
