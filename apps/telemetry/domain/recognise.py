@@ -112,7 +112,7 @@ def profile_of(names: frozenset[str]) -> Profile | None:
     """The profile that reads a target with these metric names; None if none does."""
     # A Dynamo frontend exports what it observes of workers too; it is no worker for that. A port
     # that passes an engine's families through wins over that engine's own.
-    fits = [
+    fits: list[tuple[bool, bool, float, str]] = [
         (profile.scope in _EDGES, is_wrapper(profile), len(names & spelled(profile.profile)), name)
         for profile in profiles()
         if names & _own(name := profile.profile)
