@@ -20,6 +20,7 @@ from celery.exceptions import SecurityWarning
 from django.core.wsgi import get_wsgi_application
 from waitress.server import create_server
 
+from apps.common.heap import settle
 from controlplane.celery import app as celery_app
 
 log = logging.getLogger(__name__)
@@ -33,8 +34,10 @@ class Embedded:
         celery_app.conf.broker_transport_options = {"polling_interval": 0.1}
         # The worker is a thread of this process: its warning about the superuser is not about it.
         warnings.filterwarnings("ignore", category=SecurityWarning)
+        application = get_wsgi_application()
+        settle()
         self._server = create_server(
-            get_wsgi_application(), host=host, port=port, threads=8, ident="fulcrum"
+            application, host=host, port=port, threads=8, ident="fulcrum"
         )
         self.port: int = self._server.effective_port
         self._worker: Any = celery_app.Worker(
