@@ -18,13 +18,14 @@ from kombu.exceptions import OperationalError
 from apps.common import leases
 from apps.common.secretbox import SecretUnreadable
 from apps.fleet import connect
+from apps.fleet import selectors as fleet
 from apps.fleet.models import Deployment
 
 from ..models import Source, SourceKind, SourceState, Target
 from . import through_prometheus, through_scrape
-from .sources import bound_to, sync_targets
+from .sources import bound_to, sync_all
 from .store import store_samples, store_windows
-from .tick import Collected, DeploymentTick, prepare
+from .tick import Collected, DeploymentTick, prepare_all
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +45,7 @@ class CollectResult:
     answered: int
     windows: int
     error: str = ""
+    requests: int = 0
 
 
 def claim_due_sources(now: datetime) -> list[UUID]:
@@ -95,9 +97,7 @@ def _is_doubled(source: Source, now: datetime) -> bool:
 
 
 def _collect(source: Source, lease: leases.Lease, now: datetime) -> CollectResult:
-    deployments = _deployments(source)
-    targets = {item.pk: sync_targets(item, source) for item in deployments}
-    ticks = [prepare(source, item, targets[item.pk], now) for item in deployments]
+    ticks = ticks_of(source, now)
     deadline_s = min(DEADLINE_S, max(1.0, 0.8 * source.interval_s))
     try:
         headers = _headers(source)
@@ -110,8 +110,16 @@ def _collect(source: Source, lease: leases.Lease, now: datetime) -> CollectResul
     return _write(source, lease, now, ticks, collected)
 
 
+def ticks_of(source: Source, now: datetime) -> list[DeploymentTick]:
+    """The deployments of a source at one time; their targets follow the inventory first."""
+    deployments = _deployments(source)
+    topologies = fleet.topologies(deployments)
+    targets = sync_all(source, deployments, topologies)
+    return prepare_all(source, deployments, targets, now, topologies)
+
+
 def _deployments(source: Source) -> list[Deployment]:
-    living = Deployment.objects.filter(ended_at__isnull=True).select_related("backend")
+    living = Deployment.objects.filter(ended_at__isnull=True).select_related("backend", "cluster")
     if source.deployment_id is not None:
         return list(living.filter(pk=source.deployment_id))
     return list(living.filter(cluster_id=source.cluster_id, source__isnull=True))
@@ -149,13 +157,13 @@ def _write(
     if failed:
         mine.update(state=SourceState.DOWN, last_error=failed[:200], last_error_at=now)
     else:
-        mine.update(state=SourceState.OK, last_ok_at=now, last_error="")
+        mine.update(state=SourceState.OK, last_ok_at=now, last_error=collected.warning[:200])
         due = Q(next_due_at__isnull=True) | Q(next_due_at__lte=now)
         mine.filter(due).update(next_due_at=_next_due(source, now))
         for deployment_id in {deployment_id for deployment_id, _ in collected.windows}:
             transaction.on_commit(partial(_wake, deployment_id))
     windows = len(collected.windows)
-    return CollectResult(collected.at or now, total, answered, windows, failed)
+    return CollectResult(collected.at or now, total, answered, windows, failed, collected.requests)
 
 
 def _note_targets(ticks: Sequence[DeploymentTick], collected: Collected, now: datetime) -> None:
