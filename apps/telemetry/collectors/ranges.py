@@ -13,7 +13,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from itertools import pairwise
+from operator import le
 from typing import Any, Final
 
 from apps.engines.deltas import Buckets
@@ -29,6 +29,8 @@ from .naming import Piece, Use
 LARGEST: Final = 1e100
 #: Copies of one target may differ by what came between their scrapes, not by more (share).
 AGREE_WITHIN: Final = 0.2
+#: Label sets of one target that are remembered while its answers are read.
+_LABELS_KEPT: Final = 12
 _FOREIGN: Final = "the answer is not that of a Prometheus"
 
 #: One stored copy of a target: spelling of its address, job, replica.
@@ -48,22 +50,31 @@ class Span:
     max_age_s: float
 
 
+#: A series: its profile's metric, what it is to it, labels (without `le`), the bound of a bucket.
+Key = tuple[str, Piece, LabelPairs, float | None]
+
+
 @dataclass(slots=True)
 class Copy:
-    """One origin's series of one target."""
+    """One origin's series of one target. `has_falls`: a cumulative one fell in between."""
 
-    series: dict[tuple[str, Piece, LabelPairs], tuple[int, Samples]] = field(default_factory=dict)
+    series: dict[Key, tuple[int, Samples]] = field(default_factory=dict)
     siblings: set[str] = field(default_factory=set)
+    has_falls: bool = False
 
-    def add(self, use: Use, labels: LabelPairs, samples: Samples) -> None:
-        if use.piece is Piece.SIBLING:
+    def add(self, use: Use, labels: LabelPairs, edge: float | None, samples: Samples) -> None:
+        piece = use.piece
+        if piece is Piece.SIBLING:
             self.siblings.add(use.metric)
             return
-        key = (use.metric, use.piece, labels)
+        key = (use.metric, piece, labels, edge if piece is Piece.BUCKET else None)
         known = self.series.get(key)
         # Two spellings of one metric (an exporter and its re-export) must not count twice.
         if known is None or use.rank < known[0]:
             self.series[key] = (use.rank, samples)
+        values = samples[1]
+        if piece is not Piece.GAUGE and not all(map(le, values, values[1:])):
+            self.has_falls = True
 
 
 @dataclass(slots=True)
@@ -84,32 +95,45 @@ class Collector:
     defects: int = 0
     natives: set[str] = field(default_factory=set)
     conflicts: set[str] = field(default_factory=set)
-    _known: dict[str, str] = field(default_factory=dict)
     _times: list[float] = field(default_factory=list)
+    _seen: dict[str, list[tuple[dict[str, str], LabelPairs, Origin]]] = field(default_factory=dict)
+    _edges: dict[str, float | None] = field(default_factory=dict)
 
     def add(self, answer: Iterable[Mapping[str, Any]], uses: Sequence[Use]) -> None:
         """Take in one answer. Raises SourceFailed if it is not one, or lies in the future."""
+        is_bucket = any(use.piece is Piece.BUCKET for use in uses)
         for item in answer:
             metric = item["metric"]
-            wanted = self.targets.get(self._address(metric.get(self.instance_label, "")))
+            text = metric.get(self.instance_label, "")
+            wanted = self.targets.get(canonical(text, self.same_hosts))
             if not wanted:
                 continue
             samples = self._samples(item, uses)
             if samples is None:
                 continue
-            labels, origin = self._labels(metric)
+            metric.pop("__name__", None)
+            edge = self._edge(metric.pop("le", "")) if is_bucket else None
+            if is_bucket and edge is None:
+                continue
+            labels, origin = self._labels(text, metric)
             for key, match in wanted:
-                copy = self.copies.setdefault(key, {}).setdefault(origin, Copy())
+                copies = self.copies.setdefault(key, {})
+                copy = copies.get(origin)
+                if copy is None:
+                    copy = copies[origin] = Copy()
                 fits = not match or _matches(labels, match)
                 for use in uses:
                     if fits or use.piece is Piece.SIBLING:
-                        copy.add(use, labels, samples)
+                        copy.add(use, labels, edge, samples)
 
-    def _address(self, text: str) -> str:
-        found = self._known.get(text)
-        if found is None:
-            found = self._known[text] = canonical(text, self.same_hosts)
-        return found
+    def _edge(self, text: str) -> float | None:
+        """The number of a bound: "1" and "1.0" are one bucket."""
+        if text not in self._edges:
+            try:
+                self._edges[text] = bound(text)
+            except ValueError:
+                self._edges[text] = None
+        return self._edges[text]
 
     def _samples(self, item: Mapping[str, Any], uses: Sequence[Use]) -> Samples | None:
         rows = item.get("values")
@@ -118,38 +142,47 @@ class Collector:
                 raise SourceFailed(_FOREIGN, Failure.NOT_PROMETHEUS)
             self.natives |= {use.metric for use in uses}
             return None
-        times: list[float] = []
-        values: list[float] = []
         try:
-            for at, text in rows:
-                value = float(text)
-                if -LARGEST < value < LARGEST:
-                    times.append(float(at))
-                    values.append(value)
-                else:
-                    self.defects += 1
-        except (TypeError, ValueError) as error:
+            times = [row[0] for row in rows]
+            values = [float(row[1]) for row in rows]
+            total = sum(values)
+            if not -LARGEST < total < LARGEST:  # also where one of them is NaN
+                kept = [
+                    pair for pair in zip(times, values, strict=True) if -LARGEST < pair[1] < LARGEST
+                ]
+                self.defects += len(values) - len(kept)
+                times, values = [at for at, _ in kept], [value for _, value in kept]
+            if not times:
+                return None
+            if times == self._times:
+                times = self._times  # the series of one scrape share one list
+            elif times[-1] > self.end + MAX_SKEW_S:
+                raise SourceFailed("samples lie in the future", Failure.CLOCK)
+        except (TypeError, ValueError, IndexError) as error:
             raise SourceFailed(_FOREIGN, Failure.NOT_PROMETHEUS) from error
-        if not times:
-            return None
-        if times == self._times:
-            times = self._times  # the series of one scrape share one list
         self._times = times
-        if times[-1] > self.end + MAX_SKEW_S:
-            raise SourceFailed("samples lie in the future", Failure.CLOCK)
         return times, values
 
-    def _labels(self, metric: Mapping[str, str]) -> tuple[LabelPairs, Origin]:
+    def _labels(self, text: str, metric: dict[str, str]) -> tuple[LabelPairs, Origin]:
+        """The exporter's own labels, and where the series comes from. Most metrics of a target
+        have the same labels, so they are looked up before they are made."""
+        seen = self._seen.setdefault(text, [])
+        for known, labels, origin in seen:
+            if known == metric:
+                return labels, origin
         origin = tuple(metric.get(name, "") for name in self.origin_labels)
         pairs = {
             name: value
             for name, value in metric.items()
-            if value and name != "__name__" and name not in self.origin_labels
+            if value and name not in self.origin_labels
         }
         for name in [name for name in pairs if name.startswith("exported_")]:
             # A target's label won over the exporter's own; profiles mean the exporter's.
             pairs[name.removeprefix("exported_")] = pairs.pop(name)
-        return tuple(sorted(pairs.items())), origin
+        labels = tuple(sorted(pairs.items()))
+        if len(seen) < _LABELS_KEPT:
+            seen.append((metric, labels, origin))
+        return labels, origin
 
     def readings(
         self, key: str, span: Span, *, keep_all: bool = False
@@ -169,7 +202,11 @@ class Collector:
             return []
         base = bisect_right(clock, span.start) - 1
         points = clock[max(0, base) :]
-        if len(points) > 2 and not keep_all and self._is_plain(copy, points):
+        is_plain = not copy.has_falls and all(
+            times is clock or times[-1] == clock[-1] for _, (times, _) in copy.series.values()
+        )
+        if is_plain and not keep_all and len(points) > 2:
+            # First and last say all: no series vanished, none fell.
             points = [points[0], points[-1]]
         found = []
         for number, at in enumerate(points):
@@ -178,7 +215,7 @@ class Collector:
                 stamp = span.end
             elif number == 0 and base >= 0 and at >= span.start - 2 * span.scrape_s:
                 stamp = span.start
-            reading = _reading(copy, at, 0.9 * span.scrape_s)
+            reading = _reading(copy, at, clock, 0.9 * span.scrape_s)
             found.append((datetime.fromtimestamp(stamp, UTC), reading))
         return found
 
@@ -191,20 +228,6 @@ class Collector:
         if any(_disagree(best, other) for _, other in ordered[1:]):
             self.conflicts.add(key)
         return best
-
-    @staticmethod
-    def _is_plain(copy: Copy, points: Sequence[float]) -> bool:
-        """True if first and last sample of each series say all: none vanished, none fell."""
-        first, last = points[0], points[-1]
-        for (_, piece, _), (_, (times, values)) in copy.series.items():
-            if times[-1] != last:
-                return False
-            if piece is Piece.COUNTER or piece is Piece.BUCKET:
-                begin = bisect_right(times, first) - 1
-                inside = values[max(0, begin) :]
-                if any(new < old for old, new in pairwise(inside)):
-                    return False
-        return True
 
 
 def _weight(copy: Copy) -> tuple[float, int]:
@@ -219,7 +242,7 @@ def _disagree(left: Copy, right: Copy) -> bool:
     """True if totals of cumulative series differ by more than both can have counted in between."""
     for key, (_, (_, mine)) in left.series.items():
         other = right.series.get(key)
-        if other is None or key[1] not in (Piece.COUNTER, Piece.BUCKET):
+        if other is None or key[1] is not Piece.COUNTER:
             continue
         theirs = other[1][1]
         larger = max(abs(mine[-1]), abs(theirs[-1]))
@@ -246,39 +269,29 @@ def _as_of(samples: Samples, at: float, tolerance: float) -> float | None:
     return values[index]
 
 
-def _reading(copy: Copy, at: float, tolerance: float) -> Reading:
+def _reading(copy: Copy, at: float, clock: list[float], tolerance: float) -> Reading:
     values: dict[str, dict[LabelPairs, float]] = {}
     raw: dict[tuple[str, LabelPairs], dict[float, float]] = {}
     sums: dict[tuple[str, LabelPairs], float] = {}
-    for (metric, piece, labels), (_, samples) in copy.series.items():
-        value = _as_of(samples, at, tolerance)
+    place = bisect_right(clock, at) - 1
+    for (metric, piece, labels, edge), (_, samples) in copy.series.items():
+        if samples[0] is clock:
+            value: float | None = samples[1][place]
+        else:
+            value = _as_of(samples, at, tolerance)
         if value is None:
             continue
-        if piece is Piece.COUNTER or piece is Piece.GAUGE:
-            values.setdefault(metric, {})[labels] = value
+        if edge is not None:
+            raw.setdefault((metric, labels), {})[edge] = value
         elif piece is Piece.SUM:
             sums[(metric, labels)] = value
         else:
-            edge, rest = _split(labels)
-            if edge is not None:
-                by_bound = raw.setdefault((metric, rest), {})
-                by_bound[edge] = max(by_bound.get(edge, 0.0), value)
+            values.setdefault(metric, {})[labels] = value
     buckets: dict[str, dict[LabelPairs, Buckets]] = {}
     for (metric, labels), by_bound in raw.items():
         if math.inf in by_bound:
             bounds = tuple(sorted(by_bound))
-            counts = tuple(by_bound[edge] for edge in bounds)
+            counts = tuple(by_bound[step] for step in bounds)
             state = Buckets(bounds[:-1], counts, sums.get((metric, labels), 0.0))
             buckets.setdefault(metric, {})[labels] = state
     return Reading(values, buckets, frozenset(copy.siblings))
-
-
-def _split(labels: LabelPairs) -> tuple[float | None, LabelPairs]:
-    """The bound of a bucket's series, and its other labels."""
-    for index, (name, text) in enumerate(labels):
-        if name == "le":
-            try:
-                return bound(text), labels[:index] + labels[index + 1 :]
-            except ValueError:
-                return None, labels
-    return None, labels

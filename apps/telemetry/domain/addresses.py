@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Mapping
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 _PORTS = {"http": "80", "https": "443"}
@@ -16,6 +17,11 @@ def canonical(text: str, same_hosts: Mapping[str, str] | None = None) -> str:
     zeros of IPv6 make no difference. `same_hosts` names hosts that someone declared to be one
     (`{"localhost": "127.0.0.1"}`): nothing proves that by itself.
     """
+    return _canonical(text, tuple((same_hosts or {}).items()))
+
+
+@lru_cache(maxsize=65_536)
+def _canonical(text: str, same_hosts: tuple[tuple[str, str], ...]) -> str:
     text = text.strip()
     scheme = text.split("://", 1)[0].lower() if "://" in text else "http"
     rest = text.split("://", 1)[1] if "://" in text else text
@@ -31,7 +37,7 @@ def canonical(text: str, same_hosts: Mapping[str, str] | None = None) -> str:
         return rest.lower()
     if not host:
         return rest.lower()
-    host = (same_hosts or {}).get(host, host)
+    host = dict(same_hosts).get(host, host)
     try:
         host = ipaddress.ip_address(host).compressed
     except ValueError:
