@@ -153,9 +153,10 @@ def without_histograms() -> Iterator[None]:
 
 def replayed(source: Source, at: datetime) -> float:
     """The cycle with recorded answers: what is left is ours (parse, window, evaluate, store)."""
+    from apps.common.fetch import fetch
     from apps.telemetry.collectors import client
 
-    real, kept = client.fetch, {}
+    real, kept = fetch, {}
 
     def recorded(url: str, **options: Any) -> Any:
         key = (url, tuple(sorted((options.get("data") or {}).items())))

@@ -29,6 +29,11 @@ BEAT: Final[dict[str, dict[str, Any]]] = {
         "schedule": 1.0,
         "options": {"queue": "control", "expires": 1.0},
     },
+    "fill gaps of sources": {
+        "task": "telemetry.backfill_due",
+        "schedule": 60.0,
+        "options": {"queue": "collect", "expires": 60.0},
+    },
     "prune windows": {
         "task": "telemetry.prune",
         "schedule": 600.0,

@@ -50,13 +50,19 @@ def collect(
     ticks: Sequence[DeploymentTick],
     headers: Mapping[str, str],
     deadline_s: float,
+    *,
+    start: datetime | None = None,
+    trace: str = "",
 ) -> Collected:
-    """Ask the Prometheus about all targets of the source's deployments at once."""
-    policy = replace(connect.fetch_policy(), max_bytes=client.MAX_BYTES)
-    asked = Prometheus(source.url, policy=policy, deadline_s=deadline_s, headers=headers)
+    """Ask the Prometheus about all targets of the source's deployments at once.
+
+    `start` names the start of the windows (filling a gap; then all histograms are read), `trace`
+    is added to where they come from.
+    """
+    asked = _client(source, headers, deadline_s)
     try:
         with _no_cycle_search():
-            result = _collect(source, ticks, asked)
+            result = _collect(source, ticks, asked, start, trace)
     except SourceFailed as error:
         return Collected(error=str(error), kind=error.kind, requests=asked.requests_sent)
     except ValueError as error:
@@ -65,7 +71,47 @@ def collect(
     return result
 
 
-def _collect(source: Source, ticks: Sequence[DeploymentTick], asked: Prometheus) -> Collected:
+def answering(
+    source: Source, ticks: Sequence[DeploymentTick], headers: Mapping[str, str], deadline_s: float
+) -> int:
+    """How many targets the Prometheus saw well at the time of the ticks (one query); 0 if it
+    cannot be asked."""
+    ticks = [tick for tick in ticks if tick.targets]
+    if not ticks:
+        return 0
+    try:
+        labels = Labels.from_parameters(source.parameters)
+        end = ticks[0].at - timedelta(seconds=float(source.parameters.get("delay_s", 0)))
+        up = prometheus.up_state(
+            _client(source, headers, deadline_s),
+            labels,
+            [_request(target, False) for tick in ticks for target in tick.targets],
+            end=end.timestamp(),
+            max_age_s=max(
+                tick.defaults.fresh_intervals * tick.defaults.collect_interval_s for tick in ticks
+            ),
+        )
+    except (SourceFailed, ValueError):
+        return 0
+    return sum(
+        canonical(target.url, labels.same_hosts) in up.good
+        for tick in ticks
+        for target in tick.targets
+    )
+
+
+def _client(source: Source, headers: Mapping[str, str], deadline_s: float) -> Prometheus:
+    policy = replace(connect.fetch_policy(), max_bytes=client.MAX_BYTES)
+    return Prometheus(source.url, policy=policy, deadline_s=deadline_s, headers=headers)
+
+
+def _collect(
+    source: Source,
+    ticks: Sequence[DeploymentTick],
+    asked: Prometheus,
+    start: datetime | None,
+    trace: str,
+) -> Collected:
     result = Collected()
     ticks = [tick for tick in ticks if tick.targets]
     if not ticks:
@@ -83,6 +129,8 @@ def _collect(source: Source, ticks: Sequence[DeploymentTick], asked: Prometheus)
     up = prometheus.up_state(asked, labels, requests, end=end.timestamp(), max_age_s=max_age_s)
     scrape_s = scrape_s or up.spacing_s
     plans = _plans(source, ticks, end, scrape_s)
+    if start is not None:
+        plans = [replace(plan, start=start, has_histograms=True) for plan in plans]
     requests = [
         _request(target, plan.has_histograms)
         for plan in plans
@@ -99,7 +147,7 @@ def _collect(source: Source, ticks: Sequence[DeploymentTick], asked: Prometheus)
     samples = prometheus.read(asked, labels, requests, up, stored=stored, span=span)
     readings = {request.key for request in requests}
     for plan in plans:
-        _windows(source, asked, plan, samples, span, readings, result)
+        _windows(source, asked, plan, samples, span, readings, result, trace)
     result.warning = _warning(samples)
     return result
 
@@ -208,6 +256,7 @@ def _windows(
     span: Span,
     requested: set[str],
     result: Collected,
+    trace: str,
 ) -> None:
     tick, end = plan.tick, datetime.fromtimestamp(span.end, UTC)
     mine = replace(span, start=plan.start.timestamp())
@@ -231,7 +280,7 @@ def _windows(
         start=plan.start,
         end=end,
         expected=tick.expected,
-        source=_trace(source, asked, tick, span, bool(conflicts)),
+        source=_trace(source, asked, tick, span, bool(conflicts)) + trace,
         is_partial=asked.is_partial or bool(conflicts),
         with_histograms=plan.has_histograms and not samples.lacking,
         phase_s=span.scrape_s,
