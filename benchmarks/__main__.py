@@ -4,6 +4,6 @@ from __future__ import annotations
 
 import json
 
-from . import startup
+from . import collect, startup
 
-print(json.dumps([*startup.measure()], indent=1))
+print(json.dumps([*startup.measure(), *collect.measure()], indent=1))

@@ -32,7 +32,6 @@ def main() -> None:
     parser.add_argument("--first", type=float, required=True)
     parser.add_argument("--last", type=float, required=True)
     parser.add_argument("--ticks", type=int, default=10)
-    parser.add_argument("--rules", action="store_true")
     options = parser.parse_args()
     os.environ["FULCRUM_LOOPBACK_PORTS"] = str(urlsplit(options.url).port)
     import django
@@ -110,31 +109,33 @@ def measure(source: Source, options: argparse.Namespace) -> dict[str, Any]:
     with without_histograms():
         ours_fast = [replayed(source, at) for at in times[:5]]
     return {
-        "fast": [seconds for seconds, _ in fast],
-        "histogram": [seconds for seconds, _ in staggered],
+        "fast": [seconds for seconds, _, _ in fast],
+        "fast_cpu": [cpu for _, cpu, _ in fast],
+        "histogram": [seconds for seconds, _, _ in staggered],
+        "histogram_cpu": [cpu for _, cpu, _ in staggered],
         "ours": ours,
         "ours_fast": ours_fast,
-        "queries": max(result.requests for _, result in staggered),
-        "windows": [result.windows for _, result in staggered][-1],
-        "answered": [result.answered for _, result in staggered][-1],
-        "errors": sorted({result.error for _, result in staggered} - {""}),
+        "queries": max(result.requests for _, _, result in staggered),
+        "windows": [result.windows for _, _, result in staggered][-1],
+        "answered": [result.answered for _, _, result in staggered][-1],
+        "errors": sorted({result.error for _, _, result in staggered} - {""}),
         "peak_mb": memory,
         "rss_before_mb": rss_before,
         "with_histograms": with_histograms,
     }
 
 
-def collect_at(source: Source, at: datetime) -> tuple[float, Any]:
-    """One collect as the worker runs it, and how long it took."""
+def collect_at(source: Source, at: datetime) -> tuple[float, float, Any]:
+    """One collect as the worker runs it: wall seconds, our processor seconds, its result."""
     from apps.telemetry import services
     from apps.telemetry.models import Source
 
     Source.objects.filter(pk=source.pk).update(last_ok_at=None, next_due_at=None)
-    began = time.perf_counter()
+    began, cpu = time.perf_counter(), time.process_time()
     result = services.collect_source(source_id=source.pk, now=at, owner="bench")
     seconds = time.perf_counter() - began
     assert result is not None
-    return round(seconds, 3), result
+    return round(seconds, 3), round(time.process_time() - cpu, 3), result
 
 
 @contextmanager
@@ -166,7 +167,7 @@ def replayed(source: Source, at: datetime) -> float:
 
     with mock.patch.object(client, "fetch", recorded):
         collect_at(source, at)
-        seconds, _ = collect_at(source, at)
+        seconds, _, _ = collect_at(source, at)
     return seconds
 
 

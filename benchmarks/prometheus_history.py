@@ -303,72 +303,71 @@ def write_openmetrics(
 
 
 @dataclass(frozen=True, slots=True)
-class Filled:
-    """A running Prometheus whose past was filled from `first` to `last` (Unix times)."""
+class Past:
+    """A filled folder: samples from `first` to `last` (Unix times)."""
 
-    url: str
-    pid: int
+    folder: Path
     first: float
     last: float
     series: int
     samples: int
-    folder: Path
 
 
 #: The filled span lies inside one two-hour block, so that promtool reads its input once.
 SPAN_STARTS: Final = 1_764_500_400.0
 
 
-@contextlib.contextmanager
-def filled_prometheus(
+def fill(
     lines: Sequence[_Line],
     folder: Path,
     *,
     scrapes: int,
     interval_s: float = 15.0,
-    rules: str = "",
     first: float = SPAN_STARTS,
-) -> Iterator[Filled]:
-    """Fill a data folder from `lines` and serve it. `rules` is the text of a rules file whose
-    recorded series promtool adds over the same span."""
-    promtool, prometheus = find("promtool"), find("prometheus")
-    if promtool is None or prometheus is None:
-        raise RuntimeError("prometheus and promtool are needed")
+) -> Past:
+    """Fill a Prometheus' data folder (`folder/data`) from `lines`."""
+    promtool = _program("promtool")
     folder.mkdir(parents=True, exist_ok=True)
     text, data = folder / "history.om", folder / "data"
     with text.open("w", encoding="utf-8", buffering=1 << 22) as out:
         samples = write_openmetrics(out, lines, first=first, scrapes=scrapes, interval_s=interval_s)
     subprocess.run(
         [promtool, "tsdb", "create-blocks-from", "openmetrics", "--quiet", str(text), str(data)],
-        check=True, capture_output=True,
-    )  # fmt: skip
+        check=True,
+        capture_output=True,
+    )
     text.unlink()
-    last = first + (scrapes - 1) * interval_s
-    with serving(prometheus, folder, data) as (url, pid):
-        if rules:
-            _backfill_rules(promtool, folder, data, rules, url, first, last)
-    with serving(prometheus, folder, data) as (url, pid):
-        yield Filled(url, pid, first, last, len(lines), samples, folder)
+    return Past(folder, first, first + (scrapes - 1) * interval_s, len(lines), samples)
 
 
-def _backfill_rules(
-    promtool: str, folder: Path, data: Path, rules: str, url: str, first: float, last: float
-) -> None:
-    file, made = folder / "rules.yml", folder / "rules-data"
-    file.write_text(rules, encoding="utf-8")
-    subprocess.run(
-        [promtool, "tsdb", "create-blocks-from", "rules", f"--start={first:.0f}",
-         f"--end={last:.0f}", f"--url={url}", f"--output-dir={made}", "--eval-interval=30s",
-         str(file)],
-        check=True, capture_output=True,
-    )  # fmt: skip
+def add_rules(past: Past, rules: Path, *, since: float, every_s: int) -> None:
+    """Add what recording rules would have recorded between `since` and the end of the past."""
+    promtool, made = _program("promtool"), past.folder / "rules-data"
+    with serving(past.folder) as (url, _):
+        subprocess.run(
+            [
+                promtool, "tsdb", "create-blocks-from", "rules", f"--start={since:.0f}",
+                f"--end={past.last:.0f}", f"--url={url}", f"--output-dir={made}",
+                f"--eval-interval={every_s}s", str(rules),
+            ],
+            check=True,
+            capture_output=True,
+        )  # fmt: skip
     for block in made.iterdir():
-        shutil.move(str(block), data / block.name)
+        shutil.move(str(block), past.folder / "data" / block.name)
+
+
+def _program(name: str) -> str:
+    found = find(name)
+    if found is None:
+        raise RuntimeError(f"{name} is needed")
+    return found
 
 
 @contextlib.contextmanager
-def serving(program: str, folder: Path, data: Path) -> Iterator[tuple[str, int]]:
-    """A Prometheus without targets over a data folder; yields its address and process id."""
+def serving(folder: Path) -> Iterator[tuple[str, int]]:
+    """A Prometheus without targets over `folder/data`; yields its address and process id."""
+    program, data = _program("prometheus"), folder / "data"
     port = free_port()
     config = folder / "prometheus.yml"
     config.write_text("global: {scrape_interval: 15s}\n", encoding="utf-8")

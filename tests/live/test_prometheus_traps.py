@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from pathlib import Path
 
 import pytest
 
@@ -23,8 +24,10 @@ from apps.fleet.models import Accelerator, Worker
 from apps.telemetry import services
 from apps.telemetry.collectors import client, prometheus
 from apps.telemetry.collectors.client import Prometheus
+from apps.telemetry.collectors.pooled import PoolAnswers
 from apps.telemetry.collectors.prometheus import Labels, Request
 from apps.telemetry.collectors.ranges import Span
+from apps.telemetry.collectors.rules import rules_yaml
 from apps.telemetry.domain.windows import TargetHistory, windows_of_tick
 from apps.telemetry.models import StoredWindow
 from benchmarks.prometheus_history import SPAN_STARTS, serving
@@ -124,6 +127,14 @@ def history() -> Past:
         past.up(instance)
         engine(instance, "num_requests_running", [1] * COUNT)
         past.histogram(name, f'instance="{instance}",job="llm"', steps)
+    for pool, ladders in (("same", ("1", "1")), ("mixed", ("1", "2"))):
+        for number, bound in enumerate(ladders):
+            instance = f"{pool}-{number}:1"
+            labels = f'instance="{instance}",job="llm",namespace="{pool}",role="decode"'
+            past.add(f"up{{{labels}}}", [1] * COUNT)
+            past.add(f"vllm:num_requests_running{{{labels}}}", [1] * COUNT)
+            steps = {"0.5": 2 + number, bound: 5, "+Inf": 6}
+            past.histogram("vllm:inter_token_latency_seconds", labels, steps)
     past.up("router:1")
     for worker, health in (("http://w0", 1), ("http://w1", -1)):
         past.add(
@@ -155,14 +166,14 @@ class Server:
 @pytest.fixture(scope="module")
 def server(tmp_path_factory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("traps")
-    promtool, program = find("promtool"), find("prometheus")
-    assert promtool and program, "prometheus and promtool are needed"
+    promtool = find("promtool")
+    assert promtool, "prometheus and promtool are needed"
     (folder / "past.om").write_text(history().text(), encoding="utf-8")
     subprocess.run(
         [promtool, "tsdb", "create-blocks-from", "openmetrics", str(folder / "past.om"),
          str(folder / "data")], check=True, capture_output=True,
     )  # fmt: skip
-    with serving(program, folder, folder / "data") as (url, _):
+    with serving(folder) as (url, _):
         yield Server(url, int(url.rsplit(":", 1)[1]))
 
 
@@ -462,3 +473,40 @@ def test_an_engine_listed_under_two_spellings_is_one(source):
 
 def _deployment(source):
     return source.cluster.deployments.get()
+
+
+@pytest.mark.parametrize("pool", ["same", "mixed"])
+def test_a_pool_as_a_whole_is_what_its_workers_are(source, pool, monkeypatch):
+    by_pool: list[set[Signal]] = []
+    real = PoolAnswers.histograms
+
+    def seen(self, profile, role, pools):
+        found = real(self, profile, role, pools)
+        by_pool.append(set(found))
+        return found
+
+    monkeypatch.setattr(PoolAnswers, "histograms", seen)
+    for number, worker in enumerate(Worker.objects.order_by("pk")):
+        url = f"http://{pool}-{number}:1"
+        Worker.objects.filter(pk=worker.pk).update(url=url, metrics_url=f"{url}/metrics")
+    collect(source, END)
+    single = StoredWindow.objects.get().payload
+    source.parameters = {"jobs": ["llm"], "pool_labels": ["namespace", "role"]}
+    source.save()
+    result = collect(source, END)
+    whole = StoredWindow.objects.get().payload
+    assert whole["v"] == single["v"]
+    assert "itl" in whole["v"]
+    assert result.requests < 40
+    # Mixed ladders are left to be read worker by worker.
+    assert by_pool == ([{Signal.ITL, Signal.TPOT}] if pool == "same" else [])
+
+
+def test_rules_of_the_file_are_those_of_the_profiles(tmp_path):
+    text = rules_yaml()
+    shipped = Path(__file__).parents[2] / "deploy/prometheus/rules/fulcrum.yml"
+    assert shipped.read_text(encoding="utf-8") == text, "run manage.py prometheus_rules"
+    promtool = find("promtool")
+    assert promtool
+    done = subprocess.run([promtool, "check", "rules", str(shipped)], capture_output=True)
+    assert done.returncode == 0, done.stderr.decode()

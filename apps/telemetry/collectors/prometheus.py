@@ -21,7 +21,9 @@ from apps.engines.schema import Profile
 from ..domain.addresses import canonical
 from . import promql
 from .client import Failure, Prometheus, SourceFailed
-from .naming import Use, resolve
+from .naming import Piece, Use, resolve
+from .pool_queries import read_pools
+from .pooled import PoolAnswers, PoolKey
 from .promql import Matcher, Selector
 from .ranges import Collector, Span
 
@@ -84,25 +86,29 @@ class Labels:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One target to read: `key` is the caller's, `match` the label values its series must have."""
+    """One target to read: `key` is the caller's, `match` the label values its series must have.
+    Histograms of one with a `pool` are read with the pool, here only their sums and counts."""
 
     key: str
     url: str
     profile: Profile
     match: Mapping[str, str] = field(default_factory=dict)
     wants_histograms: bool = True
+    pool: PoolKey = ()
 
 
 @dataclass(frozen=True, slots=True)
 class UpState:
     """What `up` says of the addresses: good and fresh, down, or unknown (pushed data has none).
-    `texts` holds the spellings of each address, `replicas` the labels that name copies."""
+    `texts` holds the spellings of each address, `replicas` the labels that name copies, `pools` the
+    values of the labels that name the pool of each address."""
 
     good: frozenset[str]
     known: frozenset[str]
     texts: Mapping[str, tuple[str, ...]]
     replicas: tuple[str, ...]
     spacing_s: float | None
+    pools: Mapping[str, PoolKey] = field(default_factory=dict)
 
 
 def scrape_interval(yaml_text: str, jobs: Sequence[str]) -> float | None:
@@ -148,6 +154,7 @@ def up_state(
     texts: dict[str, dict[str, None]] = {}
     gaps: list[float] = []
     present: set[str] = set()
+    pools: dict[str, PoolKey] = {}
     wanted = {canonical(request.url, labels.same_hosts) for request in requests}
     for item in answer:
         metric, values = item["metric"], item.get("values")
@@ -157,6 +164,8 @@ def up_state(
             continue
         present |= metric.keys() & {*REPLICAS}
         texts.setdefault(address, {})[text] = None
+        if labels.pools:
+            pools[address] = tuple(str(metric.get(name, "")) for name in labels.pools)
         try:
             last = (float(values[-1][0]), float(values[-1][1]))
             gaps += [float(b[0]) - float(a[0]) for a, b in pairwise(values)]
@@ -174,17 +183,19 @@ def up_state(
         texts={address: tuple(found) for address, found in texts.items()},
         replicas=labels.replicas or tuple(name for name in REPLICAS if name in present),
         spacing_s=statistics.median(gaps) if gaps else None,
+        pools=pools,
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Samples:
     """What the queries brought; `native` are histograms that this server stores without buckets,
-    `lacking` why histograms are missing as a whole."""
+    `lacking` why histograms are missing as a whole, `pools` the histograms of whole pools."""
 
     collectors: Mapping[str, Collector]
     native: tuple[str, ...] = ()
     lacking: str = ""
+    pools: PoolAnswers = field(default_factory=PoolAnswers)
 
     @property
     def defects(self) -> int:
@@ -218,7 +229,6 @@ def read(
     origin = (labels.instance, labels.job, *up.replicas)
     collectors: dict[str, Collector] = {}
     plain: list[tuple[str, str, tuple[Use, ...]]] = []
-    histograms: list[tuple[str, str, tuple[Use, ...]]] = []
     native: dict[str, None] = {}
     for name, group in groups.items():
         collectors[name] = Collector(
@@ -228,22 +238,81 @@ def read(
         native |= dict.fromkeys(resolved.native)
         limits = (*labels.limits(), *_named(labels, requests))
         plain += _selectors(name, resolved.plain, limits)
-        due = [request for request in group if request.wants_histograms]
-        if due:
-            mine = limits if len(due) == len(group) else (*labels.limits(), _only(labels, due, up))
-            histograms += _selectors(name, resolved.histograms, mine)
     # The base of a window is the last sample not after its start, and one scrape may be missing.
     range_s = span.end - span.start + 2.2 * span.scrape_s
     _run(source, plain, range_s, span.end, collectors)
-    lacking = ""
+    pools, lacking = PoolAnswers(), ""
     try:
-        _run(source, histograms, range_s, span.end, collectors)
+        pools = _pools(source, labels, requests, up, stored, span)
+        queries = _histograms(labels, groups, up, stored, pools)
+        _run(source, queries, range_s, span.end, collectors)
     except SourceFailed as error:
         lacking = str(error)
     natives = set(native)
     for collector in collectors.values():
         natives |= collector.natives
-    return Samples(collectors, tuple(sorted(natives)), lacking)
+    return Samples(collectors, tuple(sorted(natives)), lacking, pools)
+
+
+def _pools(
+    source: Prometheus,
+    labels: Labels,
+    requests: Sequence[Request],
+    up: UpState,
+    stored: frozenset[str],
+    span: Span,
+) -> PoolAnswers:
+    whole = [request for request in requests if request.wants_histograms and request.pool]
+    if not whole:
+        return PoolAnswers()
+    return read_pools(
+        source,
+        profiles=list({request.profile.profile: request.profile for request in whole}.values()),
+        pools=sorted({request.pool for request in whole}),
+        labels=labels.pools,
+        limits=labels.limits(),
+        instance=labels.instance,
+        replicas=up.replicas,
+        stored=stored,
+        start=span.start,
+        end=span.end,
+    )
+
+
+def _histograms(
+    labels: Labels,
+    groups: Mapping[str, Sequence[Request]],
+    up: UpState,
+    stored: frozenset[str],
+    pools: PoolAnswers,
+) -> list[tuple[str, str, tuple[Use, ...]]]:
+    """Buckets of the targets that are read one by one (also those whose pool mixes ladders), and
+    only sums and counts of the others."""
+    queries: list[tuple[str, str, tuple[Use, ...]]] = []
+    for name, group in groups.items():
+        resolved = resolve(group[0].profile, stored)
+        due = [request for request in group if request.wants_histograms]
+        single = [r for r in due if not r.pool or r.pool in pools.mixed]
+        whole = [r for r in due if r.pool and r.pool not in pools.mixed]
+        for some, names in ((single, resolved.histograms), (whole, _totals(resolved.histograms))):
+            if some:
+                all_of_it = len(some) == len(group)
+                only = _named(labels, group) if all_of_it else (_only(labels, some, up),)
+                queries += _selectors(name, names, (*labels.limits(), *only))
+    return queries
+
+
+def _totals(histograms: Mapping[str, tuple[Use, ...]]) -> dict[str, tuple[Use, ...]]:
+    """Sum and count of each histogram, as counters of their own."""
+    found: dict[str, tuple[Use, ...]] = {}
+    for name, uses in histograms.items():
+        if not name.endswith("_bucket"):
+            continue
+        for end in ("_sum", "_count"):
+            found[name.removesuffix("_bucket") + end] = tuple(
+                Use(f"{use.metric}{end}", Piece.COUNTER, use.rank) for use in uses
+            )
+    return found
 
 
 def _by_address(

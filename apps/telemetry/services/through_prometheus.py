@@ -15,16 +15,19 @@ from django.core.cache import cache
 
 from apps.engines import loader
 from apps.engines.readings import Reading
+from apps.engines.window import Window
 from apps.fleet import connect
 from apps.fleet.domain.spans import cuts
 
 from ..collectors import client, prometheus
 from ..collectors.client import Failure, Prometheus, SourceFailed
+from ..collectors.pooled import PoolKey
 from ..collectors.prometheus import Labels, Request, Samples, UpState
 from ..collectors.ranges import Span
 from ..domain.addresses import canonical
 from ..domain.windows import window_start, windows_of_tick
 from ..models import Source, StoredWindow, Target, TargetScope
+from .pool_windows import with_pools
 from .tick import Collected, DeploymentTick, history_of
 
 #: A difference over fewer scrapes says more about their phase than about the engine.
@@ -131,8 +134,9 @@ def _collect(
     plans = _plans(source, ticks, end, scrape_s)
     if start is not None:
         plans = [replace(plan, start=start, has_histograms=True) for plan in plans]
+    pools = _pools(plans, up, labels, end)
     requests = [
-        _request(target, plan.has_histograms)
+        _request(target, plan.has_histograms, pools.get(target.pk, ()))
         for plan in plans
         for target in plan.tick.targets
         if _may_answer(target, up, labels)
@@ -147,7 +151,7 @@ def _collect(
     samples = prometheus.read(asked, labels, requests, up, stored=stored, span=span)
     readings = {request.key for request in requests}
     for plan in plans:
-        _windows(source, asked, plan, samples, span, readings, result, trace)
+        _windows(source, asked, plan, samples, span, readings, result, trace, pools)
     result.warning = _warning(samples)
     return result
 
@@ -165,9 +169,44 @@ def _no_cycle_search() -> Iterator[None]:
             gc.enable()
 
 
-def _request(target: Target, has_histograms: bool) -> Request:
+def _request(target: Target, has_histograms: bool, pool: PoolKey = ()) -> Request:
     match = {str(name): str(value) for name, value in target.match.items()}
-    return Request(str(target.pk), target.url, loader.load(target.profile), match, has_histograms)
+    return Request(
+        str(target.pk), target.url, loader.load(target.profile), match, has_histograms, pool
+    )
+
+
+def _pools(
+    plans: Sequence[_Plan], up: UpState, labels: Labels, end: datetime
+) -> dict[UUID, PoolKey]:
+    """The targets whose histograms can be read with their whole pool: its labels name one role of
+    one deployment, all of it is up under one spelling, and no role changed in the window."""
+    due = [plan for plan in plans if plan.has_histograms]
+    if not up.pools or not due:
+        return {}
+    start = min(plan.start for plan in plans)
+    owners: dict[PoolKey, set[tuple[UUID, str, str]]] = {}
+    keys: dict[UUID, PoolKey] = {}
+    refused: set[PoolKey] = set()
+    for plan in plans:
+        tick = plan.tick
+        for target in tick.targets:
+            address = canonical(target.url, labels.same_hosts)
+            key = up.pools.get(address, ())
+            if target.scope != TargetScope.ENGINE or not key or not all(key):
+                continue
+            role = tick.roles_now[target.pk]
+            owners.setdefault(key, set()).add((tick.deployment.pk, role, target.profile))
+            keys[target.pk] = key
+            if (
+                plan.start != start
+                or target.match
+                or address not in up.good
+                or len(up.texts.get(address, ())) != 1
+                or cuts(tick.spans[target.pk], plan.start, end)
+            ):
+                refused.add(key)
+    return {pk: key for pk, key in keys.items() if len(owners[key]) == 1 and key not in refused}
 
 
 def _may_answer(target: Target, up: UpState, labels: Labels) -> bool:
@@ -257,6 +296,7 @@ def _windows(
     requested: set[str],
     result: Collected,
     trace: str,
+    pools: Mapping[UUID, PoolKey],
 ) -> None:
     tick, end = plan.tick, datetime.fromtimestamp(span.end, UTC)
     mine = replace(span, start=plan.start.timestamp())
@@ -285,7 +325,24 @@ def _windows(
         with_histograms=plan.has_histograms and not samples.lacking,
         phase_s=span.scrape_s,
     )
+    if plan.has_histograms and not samples.lacking and pools:
+        by_key = {history.owner: history for history in histories}
+        windows = tuple(
+            with_pools(window, _members(tick, window, pools), by_key, samples.pools)
+            for window in windows
+        )
     result.windows += [(tick.deployment.pk, window) for window in windows]
+
+
+def _members(
+    tick: DeploymentTick, window: Window, pools: Mapping[UUID, PoolKey]
+) -> dict[str, PoolKey]:
+    """The pool of each owner of a window that is read with its pool."""
+    return {
+        tick.owners[target.pk]: pools[target.pk]
+        for target in tick.targets
+        if target.pk in pools and tick.roles_now[target.pk] == window.scope
+    }
 
 
 def _trace(
