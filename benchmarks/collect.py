@@ -27,21 +27,20 @@ SMALL: Final = 100
 SCRAPES: Final = 14
 ROOT: Final = Path(__file__).resolve().parents[1]
 RULES: Final = ROOT / "deploy" / "prometheus" / "rules" / "fulcrum.yml"
-    Path(__file__).resolve().parents[1] / "deploy" / "prometheus" / "rules" / "fulcrum.yml"
-)
 
 
-def measure(folder: Path | None = None) -> list[dict[str, Any]]:
-    """All rows. `folder` keeps the filled Prometheus for the next run."""
+def measure(folder: Path | None = None, ticks: int = 6) -> list[dict[str, Any]]:
+    """All rows. `folder` keeps the filled Prometheus for the next run; `ticks` collects of each
+    kind are timed."""
     with tempfile.TemporaryDirectory(prefix="fulcrum-collect-") as made:
         place = folder or Path(made)
         small_past = _past(place / str(SMALL), SMALL)
-        small = _run(small_past, SMALL)
-        small_sqlite = _run(small_past, SMALL, sqlite=Path(made) / "bench.sqlite3")
+        small = _run(small_past, SMALL, ticks)
+        small_sqlite = _run(small_past, SMALL, ticks, sqlite=Path(made) / "bench.sqlite3")
         large_past = _past(place / str(LARGE), LARGE)
-        large = _run(large_past, LARGE)
+        large = _run(large_past, LARGE, ticks)
         recorded = _past(place / f"{LARGE}", LARGE, rules=True)
-        ruled = _run(recorded, LARGE)
+        ruled = _run(recorded, LARGE, ticks)
     return rows(small, small_sqlite, large, ruled, large_past)
 
 
@@ -58,14 +57,14 @@ def _past(folder: Path, pools: int, *, rules: bool = False) -> Past:
     return past
 
 
-def _run(past: Past, pools: int, *, sqlite: Path | None = None) -> dict[str, Any]:
+def _run(past: Past, pools: int, ticks: int, *, sqlite: Path | None = None) -> dict[str, Any]:
     if sqlite is not None:
-        return _measured(past, pools, f"sqlite:///{sqlite}")
+        return _measured(past, pools, ticks, f"sqlite:///{sqlite}")
     with postgresql() as url:
-        return _measured(past, pools, url)
+        return _measured(past, pools, ticks, url)
 
 
-def _measured(past: Past, pools: int, database: str) -> dict[str, Any]:
+def _measured(past: Past, pools: int, ticks: int, database: str) -> dict[str, Any]:
     with serving(past.folder) as (url, _):
         environment = {
             **os.environ,
@@ -76,6 +75,7 @@ def _measured(past: Past, pools: int, database: str) -> dict[str, Any]:
             [
                 sys.executable, "-m", "benchmarks.collect_run", "--url", url, "--pools", str(pools),
                 "--first", str(past.first), "--last", str(past.last),
+                "--ticks", str(ticks),
             ],
             env=environment, capture_output=True, text=True,
         )  # fmt: skip
@@ -164,7 +164,8 @@ def row(name: str, value: float, unit: str, target: float, detail: str) -> dict[
 
 if __name__ == "__main__":
     kept = [Path(text.split("=", 1)[1]) for text in sys.argv if text.startswith("--folder=")]
-    result = measure(kept[0] if kept else None)
+    ticks = [int(text.split("=", 1)[1]) for text in sys.argv if text.startswith("--ticks=")]
+    result = measure(kept[0] if kept else None, ticks[0] if ticks else 6)
     if "--json" in sys.argv:
         print(json.dumps(result, indent=1))
     else:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
+from functools import cached_property
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -55,7 +56,7 @@ class Ref(Strict):
     def __hash__(self) -> int:
         return hash(self.key)
 
-    @property
+    @cached_property
     def key(self) -> str:
         """Identity of what is read: name and filters."""
         parts = [f"{k}={'|'.join(v)}" for k, v in sorted(self.labels.items())]

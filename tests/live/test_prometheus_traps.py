@@ -30,6 +30,7 @@ from apps.telemetry.collectors.ranges import Span
 from apps.telemetry.collectors.rules import rules_yaml
 from apps.telemetry.domain.windows import TargetHistory, windows_of_tick
 from apps.telemetry.models import StoredWindow
+from apps.telemetry.services import through_prometheus
 from benchmarks.prometheus_history import SPAN_STARTS, serving
 from tools.services import find
 
@@ -486,6 +487,7 @@ def test_a_pool_as_a_whole_is_what_its_workers_are(source, pool, monkeypatch):
         return found
 
     monkeypatch.setattr(PoolAnswers, "histograms", seen)
+    monkeypatch.setattr(through_prometheus, "SINGLE_TARGETS", 0)
     for number, worker in enumerate(Worker.objects.order_by("pk")):
         url = f"http://{pool}-{number}:1"
         Worker.objects.filter(pk=worker.pk).update(url=url, metrics_url=f"{url}/metrics")

@@ -123,6 +123,11 @@ def rule_name(stored: str, what: str) -> str:
     return f"fulcrum:{stored.replace(':', '_')}:{what}"
 
 
+def has_rules(stored: frozenset[str]) -> bool:
+    """True if the server records what our rules file says."""
+    return any(n.startswith("fulcrum:") and n.endswith(f":{INCREASE}") for n in stored)
+
+
 @dataclass(slots=True)
 class PoolAnswers:
     """Increases by (profile, what is read, pool, the engine's own role), as cumulative buckets."""
