@@ -255,7 +255,10 @@ def test_a_reset_counts_what_came_before_and_after_it(server):
 
 def test_a_series_that_is_born_counts_whole_but_a_new_target_does_not(server):
     assert counter(look(server, "born:1"), Signal.REQUESTS_FAILED) == 9
-    assert counter(look(server, "new:1"), Signal.OUTPUT_TOKENS) == 30
+    new = look(server, "new:1")
+    assert counter(new, Signal.OUTPUT_TOKENS) == 30
+    assert new.window is not None
+    assert new.window.seconds == 30  # two scrapes were seen, not sixty seconds
 
 
 def test_an_old_sample_is_no_gauge(server):

@@ -215,6 +215,10 @@ class Collector:
                 stamp = span.end
             elif number == 0 and base >= 0 and at >= span.start - 2 * span.scrape_s:
                 stamp = span.start
+            elif number == 0:
+                # Counted from here to the last sample, not to the window's end: rates are over
+                # as long.
+                stamp = min(at + span.end - points[-1], points[1])
             reading = _reading(copy, at, clock, 0.9 * span.scrape_s)
             found.append((datetime.fromtimestamp(stamp, UTC), reading))
         return found
