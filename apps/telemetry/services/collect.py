@@ -149,7 +149,7 @@ def _write(
     leases.assert_held(Source.objects.all(), lease)
     store_samples(collected.readings, now)
     store_windows(collected.windows)
-    _note_targets(ticks, collected, now)
+    _note_targets(source, ticks, collected, now)
     total = sum(len(tick.targets) for tick in ticks)
     answered = len(collected.answered)
     failed = collected.error or (
@@ -170,8 +170,22 @@ def _write(
     return CollectResult(collected.at or now, total, answered, windows, failed, collected.requests)
 
 
-def _note_targets(ticks: Sequence[DeploymentTick], collected: Collected, now: datetime) -> None:
-    Target.objects.filter(pk__in=collected.answered).update(last_ok_at=now, last_error="")
+def _note_targets(
+    source: Source, ticks: Sequence[DeploymentTick], collected: Collected, now: datetime
+) -> None:
+    silent = [
+        target.pk
+        for tick in ticks
+        for target in tick.targets
+        if target.pk not in collected.answered
+    ]
+    answered = Target.objects.filter(pk__in=collected.answered)
+    if collected.answered and len(silent) < len(collected.answered):
+        # The shorter list: thousands of ids cost more than the update itself.
+        asked = [tick.deployment.pk for tick in ticks]
+        answered = Target.objects.filter(source=source, is_active=True, deployment__in=asked)
+        answered = answered.exclude(pk__in=silent)
+    answered.update(last_ok_at=now, last_error="")
     by_error: dict[str, list[UUID]] = {}
     for tick in ticks:
         for target in tick.targets:
