@@ -4,6 +4,6 @@ from __future__ import annotations
 
 import json
 
-from . import pages, startup
+from . import collect, pages, startup
 
-print(json.dumps([*startup.measure(), *pages.measure()], indent=1))
+print(json.dumps([*startup.measure(), *collect.measure(), *pages.measure()], indent=1))

@@ -44,6 +44,11 @@ BEAT: Final[dict[str, dict[str, Any]]] = {
         "schedule": 60.0,
         "options": {"queue": "collect", "expires": 60.0},
     },
+    "fill gaps of sources": {
+        "task": "telemetry.backfill_due",
+        "schedule": 60.0,
+        "options": {"queue": "collect", "expires": 60.0},
+    },
     "prune windows": {
         "task": "telemetry.prune",
         "schedule": 600.0,

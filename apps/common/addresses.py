@@ -26,6 +26,10 @@ def same_address(url: str) -> str:
     if ranked:
         text = ranked["address"]
     try:
+        text = f"[{IPv6Address(text)}]"
+    except ValueError:
+        pass
+    try:
         parts = urlsplit(text if "://" in text else f"http://{text}")
         host, port = parts.hostname, parts.port
     except ValueError:
@@ -48,7 +52,8 @@ def rank_of(address: str) -> int | None:
 
 
 def _host(host: str) -> str:
-    name = host.rstrip(".").lower()
+    # Lower case and stripped until nothing changes, so that one spelling stays itself.
+    name = host.lower().strip().rstrip(".").strip()
     try:
         found = ip_address(name)
     except ValueError:

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 import requests
 from requests.adapters import HTTPAdapter
+from urllib3.exceptions import HTTPError, ReadTimeoutError
 
 #: Never reachable, whatever the allow-list says (cloud metadata and unroutable ranges).
 ALWAYS_DENIED: Final = tuple(
@@ -231,13 +232,19 @@ def _read_capped(answer: requests.Response, max_bytes: int, deadline: float) -> 
     chunks: list[bytes] = []
     size = 0
     try:
-        for chunk in answer.iter_content(65_536):
+        # `read1` gives what has come; `iter_content` would wait for a full chunk, so that a server
+        # that drips bytes could hold a worker far beyond the deadline.
+        while chunk := answer.raw.read1(65_536, decode_content=True):
             size += len(chunk)
             if size > max_bytes:
                 raise FetchError("the answer is too large", sent=True, kind="too_large")
             if time.monotonic() > deadline:
                 raise FetchError("the answer took too long", sent=True, kind="timeout")
             chunks.append(chunk)
-    except requests.RequestException as error:
+    except TimeoutError as error:
+        raise FetchError("the answer took too long", sent=True, kind="timeout") from error
+    except (requests.RequestException, HTTPError, OSError) as error:
+        if isinstance(error, ReadTimeoutError):
+            raise FetchError("the answer took too long", sent=True, kind="timeout") from error
         raise FetchError("the answer broke off", sent=True, kind="broken") from error
     return b"".join(chunks)

@@ -105,6 +105,9 @@ class ScrapedReader:
     def _accepted(self, samples: Iterable[Mapping[Labels, object]], ref: Ref) -> list[Labels]:
         """The series that pass the metric's filters, in a stable order."""
         seen = dict.fromkeys(labels for sample in samples for labels in sample)
+        is_filtered = ref.labels or ref.without or self._profile.totals
+        if not is_filtered and (self._profile.role_label is None or self._allowed is None):
+            return list(seen)
         return [labels for labels in seen if self._passes(dict(labels), ref)]
 
     def _passes(self, labels: Mapping[str, str], ref: Ref) -> bool:
@@ -124,9 +127,14 @@ class ScrapedReader:
         self, series: Mapping[Labels, float], row: Row, aggregate: Callable[[list[float]], float]
     ) -> dict[str, float]:
         ranks: dict[Labels, float] = {}
-        for labels, value in series.items():
-            key = self._without_ranks(labels)
-            ranks[key] = max(ranks.get(key, -math.inf), value)
+        if self._profile.collapse:
+            for labels, value in series.items():
+                key = self._without_ranks(labels)
+                ranks[key] = max(ranks.get(key, -math.inf), value)
+        else:
+            ranks.update(series)
+        if not row.worker_label:
+            return {SELF: aggregate(list(ranks.values()))}
         workers: dict[str, list[float]] = {}
         for labels, value in ranks.items():
             worker = dict(labels).get(row.worker_label, SELF) if row.worker_label else SELF

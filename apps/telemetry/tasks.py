@@ -7,6 +7,7 @@ import socket
 from uuid import uuid4
 
 from celery import shared_task
+from django.core.cache import cache
 
 from apps.common.clock import utcnow
 
@@ -50,3 +51,13 @@ def prune() -> None:
 def roll_up() -> None:
     """Make the roll-ups that are due."""
     services.roll_up(now=utcnow())
+
+
+@shared_task(name="telemetry.backfill_due", ignore_result=True)
+def backfill_due() -> None:
+    """Fill gaps of every Prometheus; one run at a time (a second one would only do the same)."""
+    if cache.add("telemetry.backfill", 1, 600):
+        try:
+            services.backfill_due(now=utcnow())
+        finally:
+            cache.delete("telemetry.backfill")

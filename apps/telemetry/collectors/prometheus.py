@@ -1,302 +1,392 @@
-"""The Prometheus collector: the same signals from PromQL, grouped by instance.
+"""The Prometheus collector: raw samples of all targets of a source, a fixed number of queries.
 
-The number of queries depends on the profiles (metrics that exist), not on pools or workers. Names
-are discovered first, in one query, so that fall-back spellings are chosen as in the direct
-collector.
+One query per stored metric name of the profiles in use, whatever the number of deployments, pools
+or workers; whose a series is, is found here from its instance label. Names, spellings and the
+scrape interval come from what the server stores, not from what documents say.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
+import statistics
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
-from typing import Any
+from itertools import islice, pairwise
+from typing import Any, Final, TypeVar
 
-from apps.engines import histogram
-from apps.engines.combine import TargetPart
-from apps.engines.evaluate import SELF, Parts, evaluate
-from apps.engines.exposition import bound, spellings
-from apps.engines.schema import Profile, Ref, Row
-from apps.engines.scraped import AGGREGATES, label_product
-from apps.engines.window import HistogramIncrease, Kind
+import yaml
 
-from . import client, promql
-from .client import Prometheus
+from apps.engines.schema import Profile
+
+from ..domain.addresses import canonical
+from . import promql
+from .client import Failure, Prometheus, SourceFailed
+from .naming import Piece, Use, resolve
+from .pool_queries import read_pools
+from .pooled import PoolAnswers, PoolKey
 from .promql import Matcher, Selector
+from .ranges import Collector, Span
+
+Q = TypeVar("Q")
+A = TypeVar("A")
 
 #: Queries in flight at one Prometheus.
-THREADS = 4
+THREADS: Final = 4
+#: Up to so many targets a query names them; above, it takes whole jobs and sorts here.
+NAMED_TARGETS: Final = 64
+#: Labels that name the copy of an HA pair, where `up` carries them.
+REPLICAS: Final = ("prometheus_replica", "replica", "__replica__")
 
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """How a Prometheus names things; `jobs` limits the search (empty: any)."""
+    """How a Prometheus names things. `jobs` and `matchers` (allowed values by label) limit the
+    search (empty: any); `replicas` tell the copies of an HA pair apart; `pools` are the labels
+    that name (deployment, role); `same_hosts` declares host names that are one host."""
 
     instance: str = "instance"
     job: str = "job"
     jobs: tuple[str, ...] = ()
+    matchers: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    replicas: tuple[str, ...] = ()
+    pools: tuple[str, ...] = ()
+    same_hosts: Mapping[str, str] = field(default_factory=dict)
+    scrape_s: float | None = None
 
     @classmethod
     def from_parameters(cls, parameters: Mapping[str, Any]) -> Labels:
-        """From a source's stored parameters; raises ValueError for an impossible label name."""
+        """From a source's stored parameters; raises ValueError for what cannot be."""
+        matchers, hosts = parameters.get("matchers") or {}, parameters.get("same_hosts") or {}
+        if not isinstance(matchers, Mapping) or not isinstance(hosts, Mapping):
+            raise ValueError("matchers and same_hosts are objects")
+        scrape = parameters.get("scrape_interval_s")
+        if scrape is not None and not 0 < float(scrape) <= 3600:
+            raise ValueError("the scrape interval lies between 0 and 3600 s")
         return cls(
             instance=promql.label(str(parameters.get("instance_label", "instance"))),
             job=promql.label(str(parameters.get("job_label", "job"))),
             jobs=tuple(str(job) for job in parameters.get("jobs", ())),
+            matchers=tuple(
+                (promql.label(str(name)), tuple(str(value) for value in values))
+                for name, values in sorted(matchers.items())
+            ),
+            replicas=tuple(promql.label(str(n)) for n in parameters.get("replica_labels", ())),
+            pools=tuple(promql.label(str(name)) for name in parameters.get("pool_labels", ())),
+            same_hosts={str(k).lower(): str(v).lower() for k, v in hosts.items()},
+            scrape_s=None if scrape is None else float(scrape),
         )
+
+    def limits(self) -> tuple[Matcher, ...]:
+        """The matchers of every query."""
+        found = [Matcher(name, "=~", promql.any_of(values)) for name, values in self.matchers]
+        if self.jobs:
+            found.append(Matcher(self.job, "=~", promql.any_of(self.jobs)))
+        return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)
-class Instance:
-    """One scraped target: its instance label value and whose it is. `scope` is the role's pool,
-    or router or frontend; `is_current` is False for the part before a role change."""
+class Request:
+    """One target to read: `key` is the caller's, `match` the label values its series must have.
+    Histograms of one with a `pool` are read with the pool, here only their sums and counts."""
 
-    instance: str
-    owner: str
-    scope: str
+    key: str
+    url: str
     profile: Profile
-    match: tuple[tuple[str, str], ...] = ()
-    is_current: bool = True
+    match: Mapping[str, str] = field(default_factory=dict)
+    wants_histograms: bool = True
+    pool: PoolKey = ()
 
 
-@dataclass(slots=True)
-class _Answers:
-    """Names found per instance; rows by what was read (metric key, worker label, aggregate,
-    spelling) and instance."""
+@dataclass(frozen=True, slots=True)
+class UpState:
+    """What `up` says of the addresses: good and fresh, down, or unknown (pushed data has none).
+    `texts` holds the spellings of each address, `replicas` the labels that name copies, `pools` the
+    values of the labels that name the pool of each address."""
 
-    names: dict[str, set[str]] = field(default_factory=dict)
-    rows: dict[tuple[str, ...], dict[str, list[client.Row]]] = field(default_factory=dict)
+    good: frozenset[str]
+    known: frozenset[str]
+    texts: Mapping[str, tuple[str, ...]]
+    replicas: tuple[str, ...]
+    spacing_s: float | None
+    pools: Mapping[str, PoolKey] = field(default_factory=dict)
 
 
-def up_instances(
-    source: Prometheus, labels: Labels, instances: Iterable[str], *, at: datetime, max_age_s: float
-) -> frozenset[str]:
-    """Instances that were scraped well and recently."""
-    selector = Selector(("up",), _common(labels, instances))
-    not_before = (at - timedelta(seconds=max_age_s)).timestamp()
-    query = promql.per(promql.fresh(selector, not_before), (labels.instance,), aggregate="max")
-    return frozenset(
-        row.labels.get(labels.instance, "")
-        for row in source.query(query, at.timestamp())
-        if row.value == 1
+def scrape_interval(yaml_text: str, jobs: Sequence[str]) -> float | None:
+    """Seconds between scrapes according to a Prometheus' own configuration: the longest of the
+    jobs (all jobs if none is named); None if it says nothing."""
+    try:
+        config = yaml.safe_load(yaml_text)
+        default = str((config.get("global") or {}).get("scrape_interval", "1m"))
+        found = [
+            _seconds(str(job.get("scrape_interval", default)))
+            for job in config.get("scrape_configs") or ()
+            if not jobs or job.get("job_name") in jobs
+        ]
+        return max(found) if found else _seconds(default)
+    except (yaml.YAMLError, AttributeError, ValueError, TypeError):
+        return None
+
+
+def _seconds(text: str) -> float:
+    units = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+    total, number = 0.0, ""
+    rest = text
+    while rest:
+        if rest[0].isdigit():
+            number, rest = number + rest[0], rest[1:]
+            continue
+        unit = "ms" if rest.startswith("ms") else rest[0]
+        total += float(number) * units[unit] if unit in units else float("nan")
+        number, rest = "", rest[len(unit) :]
+    if number or not total > 0:
+        raise ValueError(text)
+    return total
+
+
+def up_state(
+    source: Prometheus, labels: Labels, requests: Sequence[Request], *, end: float, max_age_s: float
+) -> UpState:
+    """Which addresses were scraped well and recently (one query). Raises SourceFailed."""
+    selector = Selector(("up",), (*labels.limits(), *_named(labels, requests)))
+    # Long enough for two scrapes, so that their distance can be seen.
+    answer = source.ranges(str(selector), max(2.5 * max_age_s, 60.0), end)
+    newest: dict[str, tuple[float, float]] = {}
+    texts: dict[str, dict[str, None]] = {}
+    gaps: list[float] = []
+    present: set[str] = set()
+    pools: dict[str, PoolKey] = {}
+    wanted = {canonical(request.url, labels.same_hosts) for request in requests}
+    for item in answer:
+        metric, values = item["metric"], item.get("values")
+        text = str(metric.get(labels.instance, ""))
+        address = canonical(text, labels.same_hosts)
+        if address not in wanted or not values:
+            continue
+        present |= metric.keys() & {*REPLICAS}
+        texts.setdefault(address, {})[text] = None
+        if labels.pools:
+            pools[address] = tuple(str(metric.get(name, "")) for name in labels.pools)
+        try:
+            last = (float(values[-1][0]), float(values[-1][1]))
+            gaps += [float(b[0]) - float(a[0]) for a, b in pairwise(values)]
+        except (TypeError, ValueError, IndexError) as error:
+            raise SourceFailed(
+                "the answer is not that of a Prometheus", Failure.NOT_PROMETHEUS
+            ) from error
+        known = newest.get(address)
+        if known is None or (last[1], last[0]) > (known[1], known[0]):
+            newest[address] = last
+    good = {a for a, (at, value) in newest.items() if value == 1 and at >= end - max_age_s}
+    return UpState(
+        good=frozenset(good),
+        known=frozenset(newest),
+        texts={address: tuple(found) for address, found in texts.items()},
+        replicas=labels.replicas or tuple(name for name in REPLICAS if name in present),
+        spacing_s=statistics.median(gaps) if gaps else None,
+        pools=pools,
     )
 
 
-def collect(
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """What the queries brought; `native` are histograms that this server stores without buckets,
+    `lacking` why histograms are missing as a whole, `pools` the histograms of whole pools."""
+
+    collectors: Mapping[str, Collector]
+    native: tuple[str, ...] = ()
+    lacking: str = ""
+    pools: PoolAnswers = field(default_factory=PoolAnswers)
+
+    @property
+    def defects(self) -> int:
+        """Values that were refused: NaN, infinite, or beyond what can be counted."""
+        return sum(collector.defects for collector in self.collectors.values())
+
+    @property
+    def conflicts(self) -> frozenset[str]:
+        """Targets whose copies contradict each other."""
+        found = [collector.conflicts for collector in self.collectors.values()]
+        return frozenset(key for keys in found for key in keys)
+
+
+def read(
     source: Prometheus,
     labels: Labels,
-    instances: Sequence[Instance],
+    requests: Sequence[Request],
+    up: UpState,
     *,
-    start: datetime,
-    end: datetime,
-    max_age_s: float,
-) -> list[tuple[str, TargetPart]]:
-    """What each instance contributes over `(start, end]`, as (scope, part)."""
-    found: list[tuple[str, TargetPart]] = []
-    groups: dict[tuple[str, tuple[tuple[str, str], ...]], list[Instance]] = {}
-    for instance in instances:
-        groups.setdefault((instance.profile.profile, instance.match), []).append(instance)
-    for group in groups.values():
-        profile = group[0].profile
-        plan = _Plan(source, labels, profile, group, start=start, end=end, max_age_s=max_age_s)
-        answers = plan.run()
-        for instance in group:
-            reader = PrometheusReader(profile, instance, answers)
-            signals = evaluate(profile, instance.scope, reader)
-            part = TargetPart(instance.owner, signals, instance.is_current)
-            found.append((instance.scope, part))
+    stored: frozenset[str],
+    span: Span,
+) -> Samples:
+    """The raw samples of all targets from `span.start` (less the scrape before it) to `span.end`.
+
+    Counters and gauges must all answer (raises SourceFailed); if the histograms do not, they are
+    missing with a reason.
+    """
+    groups: dict[str, list[Request]] = {}
+    for request in requests:
+        groups.setdefault(request.profile.profile, []).append(request)
+    origin = (labels.instance, labels.job, *up.replicas)
+    collectors: dict[str, Collector] = {}
+    plain: list[tuple[str, str, tuple[Use, ...]]] = []
+    native: dict[str, None] = {}
+    for name, group in groups.items():
+        collectors[name] = Collector(
+            labels.same_hosts, _by_address(group, labels), labels.instance, origin, span.end
+        )
+        resolved = resolve(group[0].profile, stored)
+        native |= dict.fromkeys(resolved.native)
+        limits = (*labels.limits(), *_named(labels, requests))
+        plain += _selectors(name, resolved.plain, limits)
+    # The base of a window is the last sample not after its start, and one scrape may be missing.
+    range_s = span.end - span.start + 2.2 * span.scrape_s
+    _run(source, plain, range_s, span.end, collectors)
+    pools, lacking = PoolAnswers(), ""
+    try:
+        pools = _pools(source, labels, requests, up, stored, span)
+        queries = _histograms(labels, groups, up, stored, pools)
+        _run(source, queries, range_s, span.end, collectors)
+    except SourceFailed as error:
+        lacking = str(error)
+    natives = set(native)
+    for collector in collectors.values():
+        natives |= collector.natives
+    return Samples(collectors, tuple(sorted(natives)), lacking, pools)
+
+
+def _pools(
+    source: Prometheus,
+    labels: Labels,
+    requests: Sequence[Request],
+    up: UpState,
+    stored: frozenset[str],
+    span: Span,
+) -> PoolAnswers:
+    whole = [request for request in requests if request.wants_histograms and request.pool]
+    if not whole:
+        return PoolAnswers()
+    return read_pools(
+        source,
+        profiles=list({request.profile.profile: request.profile for request in whole}.values()),
+        pools=sorted({request.pool for request in whole}),
+        labels=labels.pools,
+        limits=labels.limits(),
+        instance=labels.instance,
+        replicas=up.replicas,
+        stored=stored,
+        start=span.start,
+        end=span.end,
+    )
+
+
+def _histograms(
+    labels: Labels,
+    groups: Mapping[str, Sequence[Request]],
+    up: UpState,
+    stored: frozenset[str],
+    pools: PoolAnswers,
+) -> list[tuple[str, str, tuple[Use, ...]]]:
+    """Buckets of the targets that are read one by one (also those whose pool mixes ladders), and
+    only sums and counts of the others."""
+    queries: list[tuple[str, str, tuple[Use, ...]]] = []
+    for name, group in groups.items():
+        resolved = resolve(group[0].profile, stored)
+        due = [request for request in group if request.wants_histograms]
+        single = [r for r in due if not r.pool or r.pool in pools.mixed]
+        whole = [r for r in due if r.pool and r.pool not in pools.mixed]
+        for some, names in ((single, resolved.histograms), (whole, _totals(resolved.histograms))):
+            if some:
+                all_of_it = len(some) == len(group)
+                only = _named(labels, group) if all_of_it else (_only(labels, some, up),)
+                queries += _selectors(name, names, (*labels.limits(), *only))
+    return queries
+
+
+def _totals(histograms: Mapping[str, tuple[Use, ...]]) -> dict[str, tuple[Use, ...]]:
+    """Sum and count of each histogram, as counters of their own."""
+    found: dict[str, tuple[Use, ...]] = {}
+    for name, uses in histograms.items():
+        if not name.endswith("_bucket"):
+            continue
+        for end in ("_sum", "_count"):
+            found[name.removesuffix("_bucket") + end] = tuple(
+                Use(f"{use.metric}{end}", Piece.COUNTER, use.rank) for use in uses
+            )
     return found
 
 
-def _common(labels: Labels, instances: Iterable[str]) -> tuple[Matcher, ...]:
-    wanted = Matcher(labels.instance, "=~", promql.any_of(sorted(set(instances))))
-    if not labels.jobs:
-        return (wanted,)
-    return (wanted, Matcher(labels.job, "=~", promql.any_of(labels.jobs)))
+def _by_address(
+    group: Iterable[Request], labels: Labels
+) -> dict[str, list[tuple[str, Mapping[str, str]]]]:
+    found: dict[str, list[tuple[str, Mapping[str, str]]]] = {}
+    for request in group:
+        address = canonical(request.url, labels.same_hosts)
+        found.setdefault(address, []).append((request.key, request.match))
+    return found
 
 
-class _Plan:
-    """All queries for the instances of one profile."""
-
-    def __init__(
-        self,
-        source: Prometheus,
-        labels: Labels,
-        profile: Profile,
-        group: Sequence[Instance],
-        *,
-        start: datetime,
-        end: datetime,
-        max_age_s: float,
-    ) -> None:
-        self._source = source
-        self._labels = labels
-        self._profile = profile
-        self._at = end.timestamp()
-        self._seconds = (end - start).total_seconds()
-        self._not_before = self._at - max_age_s
-        self._instances = _common(labels, (item.instance for item in group))
-        match = tuple(
-            Matcher(name, "=~", f"(?i:{promql.any_of((value,))})|")
-            for name, value in group[0].match
-        )
-        totals = tuple(Matcher(name, "=", "") for name in profile.totals)
-        self._common = (*self._instances, *match, *totals)
-
-    def run(self) -> _Answers:
-        answers = _Answers(names=self._discover())
-        present = set().union(*answers.names.values()) if answers.names else set()
-        queries: dict[tuple[str, ...], str] = {}
-        for kind, row, ref in self._profile.refs():
-            if kind is not Kind.GAUGE and self._seconds <= 0:
-                continue
-            for name in _spelled(ref.name, kind):
-                if name in present:
-                    queries.update(self._queries(kind, row, ref, name))
-        with ThreadPoolExecutor(THREADS, thread_name_prefix="promql") as pool:
-            results = pool.map(lambda query: self._source.query(query, self._at), queries.values())
-            for key, rows in zip(queries, results, strict=True):
-                by_instance = answers.rows.setdefault(key, {})
-                for item in rows:
-                    instance = item.labels.get(self._labels.instance, "")
-                    by_instance.setdefault(instance, []).append(item)
-        return answers
-
-    def _discover(self) -> dict[str, set[str]]:
-        names = {
-            spelling
-            for kind, _, ref in self._profile.refs()
-            for spelling in _spelled(ref.name, kind)
-        }
-        names |= {s for n in self._profile.siblings() for s in spellings(n, is_counter=True)}
-        selector = Selector(tuple(sorted(names)), self._instances)
-        query = promql.per(str(selector), (self._labels.instance, "__name__"), aggregate="group")
-        found: dict[str, set[str]] = {}
-        for row in self._source.query(query, self._at):
-            instance = row.labels.get(self._labels.instance, "")
-            found.setdefault(instance, set()).add(row.labels.get("__name__", ""))
-        return found
-
-    def _queries(
-        self, kind: Kind, row: Row, ref: Ref, name: str
-    ) -> Iterable[tuple[tuple[str, ...], str]]:
-        matchers = (*self._common, *_filters(ref))
-        by = [self._labels.instance]
-        if self._profile.role_label is not None:
-            by.append(self._profile.role_label.name)
-        if row.worker_label:
-            by.append(row.worker_label)
-        selector = Selector((name,), matchers)
-        collapse = self._profile.collapse
-        if kind is Kind.GAUGE:
-            by += ref.value_labels
-            value = promql.fresh(selector, self._not_before)
-            if ref.minimum is not None:
-                value = f"({value}) >= {ref.minimum:g}"
-            how = {"mean": "avg", "sum": "sum", "max": "max"}[row.aggregate]
-            query = promql.per(value, by, collapse=collapse, aggregate=how)
-            yield _key(ref, row, name), query
-            return
-        up = Selector(("up",), self._instances)
-
-        def increase(series: Selector, extra: Sequence[str] = ()) -> str:
-            value = promql.grown(series, up, self._labels.instance, self._seconds)
-            return promql.per(value, [*by, *extra], collapse=collapse)
-
-        if kind is Kind.COUNTER:
-            yield _key(ref, row, name), increase(selector)
-            return
-        base = name.removesuffix("_bucket")
-        yield _key(ref, row, name), increase(selector, ("le",))
-        yield _key(ref, row, f"{base}_sum"), increase(Selector((f"{base}_sum",), matchers))
+def _selectors(
+    profile: str, names: Mapping[str, tuple[Use, ...]], matchers: tuple[Matcher, ...]
+) -> list[tuple[str, str, tuple[Use, ...]]]:
+    return [
+        (profile, str(Selector((name,), matchers)), uses) for name, uses in sorted(names.items())
+    ]
 
 
-def _spelled(name: str, kind: Kind) -> tuple[str, ...]:
-    """Spellings of what is looked for: a histogram is there if its buckets are."""
-    if kind is Kind.HISTOGRAM:
-        return tuple(f"{spelling}_bucket" for spelling in spellings(name))
-    return spellings(name, is_counter=kind is Kind.COUNTER)
+def _named(labels: Labels, requests: Sequence[Request]) -> tuple[Matcher, ...]:
+    """A small source names its targets, in any spelling; a large one takes all of its jobs."""
+    addresses = sorted({canonical(request.url, labels.same_hosts) for request in requests})
+    if not addresses or len(addresses) > NAMED_TARGETS:
+        return ()
+    if any(name in labels.same_hosts.values() for name in (a.rsplit(":", 1)[0] for a in addresses)):
+        return ()
+    if any(address.startswith("[") for address in addresses):
+        return ()  # too many ways to write the zeros
+    forms = []
+    for address in addresses:
+        host, _, port = address.rpartition(":")
+        default = "?" if port in ("80", "443") else ""
+        forms.append(f"{promql.any_of((host,))}(?::{port}){default}" if default else
+                     promql.any_of((address,)))  # fmt: skip
+    return (Matcher(labels.instance, "=~", f"(?i:(?:https?://)?(?:{'|'.join(forms)})(?:/.*)?)"),)
 
 
-def _key(ref: Ref, row: Row, name: str) -> tuple[str, ...]:
-    return ref.key, row.worker_label, row.aggregate, name
+def _only(labels: Labels, due: Sequence[Request], up: UpState) -> Matcher:
+    """Exactly the stored spellings of some targets: plain alternatives, which a Prometheus looks
+    up one by one instead of trying them on every series."""
+    addresses = {canonical(request.url, labels.same_hosts) for request in due}
+    texts = [text for address in sorted(addresses) for text in up.texts.get(address, (address,))]
+    return Matcher(labels.instance, "=~", promql.any_of(texts))
 
 
-def _filters(ref: Ref) -> tuple[Matcher, ...]:
-    return (
-        *(Matcher(name, "=~", promql.any_of(values)) for name, values in ref.labels.items()),
-        *(Matcher(name, "!~", promql.any_of(values)) for name, values in ref.without.items()),
-    )
+def _run(
+    source: Prometheus,
+    queries: Sequence[tuple[str, str, tuple[Use, ...]]],
+    range_s: float,
+    end: float,
+    collectors: Mapping[str, Collector],
+) -> None:
+    """Ask several at once, but take answers in one by one: few large answers exist at a time."""
+
+    def ask(query: tuple[str, str, tuple[Use, ...]]) -> list[Any]:
+        return source.ranges(query[1], range_s, end)
+
+    for (profile, _, uses), answer in _bounded(ask, queries):
+        collectors[profile].add(answer, uses)
 
 
-class PrometheusReader:
-    """What the answers say about one instance in one role."""
-
-    has_interval = True
-
-    def __init__(self, profile: Profile, instance: Instance, answers: _Answers) -> None:
-        self._instance = instance.instance
-        self._role_label = profile.role_label
-        self._allowed = profile.allowed_roles(instance.scope)
-        self._names = answers.names.get(instance.instance, set())
-        self._rows = answers.rows
-
-    def has_sibling(self, name: str) -> bool:
-        return any(spelling in self._names for spelling in spellings(name, is_counter=True))
-
-    def counter(self, ref: Ref, row: Row) -> Parts | None:
-        found = self._found(ref, row, Kind.COUNTER)
-        return self._by_worker(found, row, "sum")
-
-    def gauge(self, ref: Ref, row: Row) -> Parts | None:
-        found = self._found(ref, row, Kind.GAUGE)
-        if ref.value_labels:
-            products = ((r, label_product(r.labels, ref.value_labels)) for r in found)
-            found = [client.Row(r.labels, v) for r, v in products if v is not None]
-        return self._by_worker(found, row, row.aggregate)
-
-    def histogram(self, ref: Ref, row: Row) -> HistogramIncrease | None:
-        name = self._spelling(ref, Kind.HISTOGRAM)
-        if name is None:
-            return None
-        cumulative: dict[float, float] = {}
-        for item in self._mine(_key(ref, row, name)):
-            edge = bound(item.labels.get("le", "nan"))
-            cumulative[edge] = cumulative.get(edge, 0.0) + item.value
-        if math.inf not in cumulative:
-            return None
-        total = sum(
-            item.value for item in self._mine(_key(ref, row, f"{name.removesuffix('_bucket')}_sum"))
-        )
-        bounds = tuple(sorted(edge for edge in cumulative if math.isfinite(edge)))
-        return histogram.from_cumulative(
-            bounds, (cumulative[edge] for edge in (*bounds, math.inf)), total
-        )
-
-    def _spelling(self, ref: Ref, kind: Kind) -> str | None:
-        return next((name for name in _spelled(ref.name, kind) if name in self._names), None)
-
-    def _found(self, ref: Ref, row: Row, kind: Kind) -> list[client.Row]:
-        name = self._spelling(ref, kind)
-        return [] if name is None else self._mine(_key(ref, row, name))
-
-    def _mine(self, key: tuple[str, ...]) -> list[client.Row]:
-        rows = self._rows.get(key, {}).get(self._instance, [])
-        return [row for row in rows if self._fits(row)]
-
-    def _fits(self, row: client.Row) -> bool:
-        if self._role_label is None or self._allowed is None:
-            return True
-        value = row.labels.get(self._role_label.name, "")
-        return not value or value in self._allowed
-
-    def _by_worker(self, rows: Sequence[client.Row], row: Row, aggregate: str) -> Parts | None:
-        if not rows:
-            return None
-        workers: dict[str, list[float]] = {}
-        for item in rows:
-            key = item.labels.get(row.worker_label, SELF) if row.worker_label else SELF
-            workers.setdefault(key, []).append(item.value)
-        return {worker: AGGREGATES[aggregate](values) for worker, values in workers.items()}
+def _bounded(ask: Callable[[Q], A], queries: Sequence[Q]) -> Iterator[tuple[Q, A]]:
+    rest = iter(queries)
+    with ThreadPoolExecutor(THREADS, thread_name_prefix="promql") as pool:
+        waiting = [(query, pool.submit(ask, query)) for query in islice(rest, THREADS)]
+        try:
+            while waiting:
+                query, future = waiting.pop(0)
+                answer = future.result()
+                waiting += [
+                    (following, pool.submit(ask, following)) for following in islice(rest, 1)
+                ]
+                yield query, answer
+        finally:
+            for _, future in waiting:
+                future.cancel()

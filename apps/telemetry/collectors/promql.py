@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 Operator = Literal["=", "!=", "=~", "!~"]
+_REGEX: Final = {ord(char): f"\\{char}" for char in "\\.+*?()|[]{}^$"}
 _LABEL: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 
 
@@ -26,12 +27,7 @@ def label(name: str) -> str:
 
 def any_of(values: Iterable[str]) -> str:
     """A regular expression that matches exactly these values (RE2 syntax; "" = label missing)."""
-    return "|".join(re.sub(r"([\\.+*?()|\[\]{}^$])", r"\\\1", value) for value in values)
-
-
-def duration(seconds: float) -> str:
-    """A range in milliseconds, at least one."""
-    return f"{max(1, round(seconds * 1000))}ms"
+    return "|".join(value.translate(_REGEX) for value in values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,18 +56,9 @@ class Selector:
         return "{" + ",".join(str(matcher) for matcher in (named, *self.matchers)) + "}"
 
 
-def grown(selector: Selector, up: Selector, instance: str, seconds: float) -> str:
-    """Increase of a counter over the last `seconds`, per series.
-
-    A series that did not exist at the start counts from 0 if its target was already up then, as
-    in the direct collector; `increase` alone would miss its first value.
-    """
-    span = duration(seconds)
-    born = (
-        f"(({selector} unless {selector} offset {span})"
-        f" and on({label(instance)}) ({up} offset {span} == 1))"
-    )
-    return f"({born} or increase({selector}[{span}]))"
+def duration(seconds: float) -> str:
+    """A range in milliseconds, at least one."""
+    return f"{max(1, round(seconds * 1000))}ms"
 
 
 def fresh(selector: Selector, not_before: float) -> str:
@@ -82,8 +69,8 @@ def fresh(selector: Selector, not_before: float) -> str:
 def per(
     expression: str, by: Iterable[str], *, collapse: Iterable[str] = (), aggregate: str = "sum"
 ) -> str:
-    """Aggregate by labels after ranks that repeat one quantity were reduced to their maximum."""
+    """Aggregate by labels after copies that repeat one quantity were reduced to their maximum."""
     groups = ",".join(label(name) for name in by)
-    ranks = ",".join(label(name) for name in collapse)
-    inner = f"max without({ranks}) ({expression})" if ranks else expression
+    copies = ",".join(label(name) for name in collapse)
+    inner = f"max without({copies}) ({expression})" if copies else expression
     return f"{aggregate} by ({groups}) ({inner})"

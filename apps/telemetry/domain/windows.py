@@ -11,7 +11,7 @@ from apps.engines.evaluate import evaluate
 from apps.engines.readings import Reading
 from apps.engines.schema import Profile
 from apps.engines.scraped import ScrapedReader
-from apps.engines.window import Window
+from apps.engines.window import Kind, Window
 from apps.fleet.domain.spans import SpanFacts, value_at
 
 ENGINE = "engine"
@@ -132,9 +132,14 @@ def windows_of_tick(
     end: datetime,
     expected: Mapping[str, Sequence[str]],
     source: str,
+    is_partial: bool = False,
+    with_histograms: bool = True,
+    phase_s: float = 0.0,
 ) -> tuple[Window, ...]:
     """One window per scope from which something answered at `end`. A target that was away for
-    longer than its scope is not among those that reported."""
+    longer than its scope is not among those that reported. A tick that did not read histograms
+    has none (`with_histograms`): not found is not the same as not read. `phase_s`: targets that
+    are read one after another are up to so far apart, which makes none of them late."""
     scopes: dict[str, _Scope] = {}
     last: list[tuple[TargetHistory, Segment]] = []
     for history in histories:
@@ -147,6 +152,8 @@ def windows_of_tick(
                 after=segment.after if history.profile.role_label else None,
             )
             signals = evaluate(history.profile, segment.role, reader)
+            if not with_histograms:
+                signals = {s: p for s, p in signals.items() if p.kind is not Kind.HISTOGRAM}
             scope = scopes.setdefault(segment.role, _Scope())
             scope.parts.append(TargetPart(history.owner, signals, segment.is_last))
             scope.since.append(segment.since)
@@ -154,18 +161,22 @@ def windows_of_tick(
                 last.append((history, segment))
     for history, segment in last:
         scope = scopes[segment.role]
-        if not _is_late(history, segment, scope, start):
+        if not _is_late(history, segment, scope, start, timedelta(seconds=phase_s)):
             scope.reported.add(history.owner)
-    return finish(scopes, start=start, end=end, expected=expected, source=source)
+    return finish(
+        scopes, start=start, end=end, expected=expected, source=source, is_partial=is_partial
+    )
 
 
-def _is_late(history: TargetHistory, segment: Segment, scope: _Scope, start: datetime) -> bool:
+def _is_late(
+    history: TargetHistory, segment: Segment, scope: _Scope, start: datetime, phase: timedelta
+) -> bool:
     """True if the target was in the segment's role at `start`, but what it did from there on until
     its first answer is unknown, while others of the scope were seen: its rates are too low."""
     return (
         segment.since > start
+        and segment.since > min(scope.since) + phase
         and (history.scope != ENGINE or value_at(history.roles, start) == segment.role)
-        and min(scope.since) < segment.since
     )
 
 
@@ -194,27 +205,6 @@ def finish(
         )
         for name, scope in sorted(scopes.items())
         if name and scope.reported
-    )
-
-
-def windows_of_parts(
-    parts: Iterable[tuple[str, TargetPart]],
-    *,
-    start: datetime,
-    end: datetime,
-    expected: Mapping[str, Sequence[str]],
-    source: str,
-    is_partial: bool = False,
-) -> tuple[Window, ...]:
-    """The same from parts that a Prometheus has already differenced, as (scope, part)."""
-    scopes: dict[str, _Scope] = {}
-    for name, part in parts:
-        scope = scopes.setdefault(name, _Scope())
-        scope.parts.append(part)
-        if part.is_current:
-            scope.reported.add(part.url)
-    return finish(
-        scopes, start=start, end=end, expected=expected, source=source, is_partial=is_partial
     )
 
 

@@ -1,5 +1,6 @@
 """Writes of telemetry, split by noun."""
 
+from .backfill import BackfillResult, backfill_due, backfill_source
 from .collect import CollectResult, claim_due_sources, collect_source
 from .latest import keep_figures
 from .prune import PruneResult, prune
@@ -8,9 +9,12 @@ from .rollup import RollUpResult, roll_up
 from .sources import change_source, create_source, sync_targets
 
 __all__ = [
+    "BackfillResult",
     "CollectResult",
     "PruneResult",
     "RollUpResult",
+    "backfill_due",
+    "backfill_source",
     "change_source",
     "check_deployment",
     "claim_due_sources",

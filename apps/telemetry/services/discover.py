@@ -6,14 +6,13 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from apps.accounts.domain.authorize import Viewer
 from apps.audit import services as audit
 from apps.common.fetch import FetchError, fetch
 from apps.engines import loader
-from apps.engines.combine import combine
 from apps.engines.exposition import Series, parse
 from apps.fleet import connect
 from apps.fleet import selectors as fleet
@@ -21,8 +20,9 @@ from apps.fleet import selectors as fleet
 from ..collectors import prometheus as collector
 from ..collectors.client import Prometheus, SourceFailed
 from ..collectors.probe import Probe, ProbeFailed, seconds
-from ..collectors.prometheus import Instance, Labels
+from ..collectors.prometheus import Labels, Request
 from ..collectors.promql import Matcher, Selector, any_of, label
+from ..collectors.ranges import Span
 from ..domain.discovery import discover, undecided
 from ..domain.found import Discovery, Observation, ScrapedTarget, SeriesLabels
 from ..domain.identity import instance_key
@@ -35,6 +35,7 @@ from ..domain.recognise import (
     spelled,
 )
 from ..domain.roles import MIXED, Behaviour, behaviour_of
+from ..domain.windows import ENGINE, TargetHistory, windows_of_tick
 from .source_test import MAX_ADDRESSES, bearer, metrics_address, plain_address, require_connect
 
 #: Longest a discovery may take, in seconds.
@@ -187,20 +188,34 @@ def _behaviours(
     """What engines without any role label did; empty when the server would not say."""
     if not wanted:
         return {}
-    end = datetime.fromtimestamp(at, UTC)
-    start = end - timedelta(seconds=BEHAVIOUR_S)
-    instances = [Instance(name, name, MIXED, loader.load(profile)) for name, profile in wanted]
+    requests = [Request(name, name, loader.load(profile)) for name, profile in wanted]
+    start_s = at - BEHAVIOUR_S
     try:
-        parts = collector.collect(
-            client, labels, instances, start=start, end=end, max_age_s=BEHAVIOUR_S
-        )
+        up = collector.up_state(client, labels, requests, end=at, max_age_s=BEHAVIOUR_S)
+        span = Span(start_s, at, up.spacing_s or BEHAVIOUR_S / 4, BEHAVIOUR_S)
+        stored = client.names(start_s, at)
+        samples = collector.read(client, labels, requests, up, stored=stored, span=span)
     except SourceFailed:
         return {}
-    window = combine(
-        scope=MIXED, start=start, end=end, parts=[part for _, part in parts], expected=(),
-        reported=[name for name, _ in wanted],
-    )  # fmt: skip
-    return {name: behaviour_of(window, name) for name, _ in wanted}
+    histories = [
+        TargetHistory(
+            owner=request.key,
+            scope=ENGINE,
+            profile=request.profile,
+            readings=samples.collectors[request.profile.profile].readings(
+                request.key, span, keep_all=False
+            ),
+            role_now=MIXED,
+        )
+        for request in requests
+    ]
+    start, end = (datetime.fromtimestamp(moment, UTC) for moment in (start_s, at))
+    windows = windows_of_tick(histories, start=start, end=end, expected={}, source="")
+    return {
+        name: behaviour_of(window, name)
+        for window in windows
+        for name in {name for name, _ in wanted} & set(window.reported)
+    }
 
 
 def _scrape(url: str) -> tuple[ScrapedTarget, tuple[Series, ...]]:

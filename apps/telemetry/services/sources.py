@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -176,36 +176,57 @@ def sync_targets(deployment: Deployment, source: Source | None = None) -> tuple[
     source = source or source_of(deployment)
     if source is None:
         return ()
-    topology = fleet.topology(deployment)
-    wanted = _wanted(deployment, topology)
-    present = {
-        (target.scope, target.url): target
-        for target in Target.objects.filter(source=source, deployment=deployment)
-    }
-    for key, want in wanted.items():
-        target = present.get(key)
-        if target is None:
-            target, _ = Target.objects.get_or_create(
-                source=source,
-                deployment=deployment,
-                scope=key[0],
-                url=key[1],
-                defaults={
-                    "worker_id": want.worker_id,
-                    "profile": want.profile,
-                    "match": dict(want.match),
-                },
-            )
-            present[key] = target
-        state = (target.worker_id, target.profile, target.match, target.is_active)
-        if state != (want.worker_id, want.profile, dict(want.match), True):
-            target.worker_id, target.profile = want.worker_id, want.profile
-            target.match, target.is_active = dict(want.match), True
-            target.save(update_fields=["worker", "profile", "match", "is_active"])
-    gone = [target.pk for key, target in present.items() if key not in wanted and target.is_active]
+    topologies = {deployment.pk: fleet.topology(deployment)}
+    return sync_all(source, [deployment], topologies)[deployment.pk]
+
+
+def sync_all(
+    source: Source, deployments: Sequence[Deployment], topologies: Mapping[UUID, Topology]
+) -> dict[UUID, tuple[Target, ...]]:
+    """The same for all deployments of a source; one query where nothing differs."""
+    present: dict[UUID, dict[tuple[str, str], Target]] = {}
+    rows = Target.objects.filter(source=source, deployment__in=[d.pk for d in deployments])
+    for target in rows:
+        present.setdefault(target.deployment_id, {})[(target.scope, target.url)] = target
+    gone: list[UUID] = []
+    found: dict[UUID, tuple[Target, ...]] = {}
+    for deployment in deployments:
+        wanted = _wanted(deployment, topologies[deployment.pk])
+        mine = present.get(deployment.pk, {})
+        for key, want in wanted.items():
+            mine[key] = _synced(mine.get(key), source, deployment, key, want)
+        gone += [t.pk for key, t in mine.items() if key not in wanted and t.is_active]
+        found[deployment.pk] = tuple(mine[key] for key in sorted(wanted))
     if gone:
         Target.objects.filter(pk__in=gone).update(is_active=False, last_error="")
-    return tuple(present[key] for key in sorted(wanted))
+    return found
+
+
+def _synced(
+    target: Target | None,
+    source: Source,
+    deployment: Deployment,
+    key: tuple[str, str],
+    want: _Wanted,
+) -> Target:
+    if target is None:
+        target, _ = Target.objects.get_or_create(
+            source=source,
+            deployment=deployment,
+            scope=key[0],
+            url=key[1],
+            defaults={
+                "worker_id": want.worker_id,
+                "profile": want.profile,
+                "match": dict(want.match),
+            },
+        )
+    state = (target.worker_id, target.profile, target.match, target.is_active)
+    if state != (want.worker_id, want.profile, dict(want.match), True):
+        target.worker_id, target.profile = want.worker_id, want.profile
+        target.match, target.is_active = dict(want.match), True
+        target.save(update_fields=["worker", "profile", "match", "is_active"])
+    return target
 
 
 def source_of(deployment: Deployment) -> Source | None:

@@ -11,9 +11,9 @@ from apps.engines.readings import Reading, from_json
 from apps.fleet import connect
 
 from ..collectors.scrape import TargetRequest, scrape
-from ..domain.windows import TargetHistory, window_start, windows_of_tick
-from ..models import Sample, Source, Target, TargetScope
-from .tick import Collected, DeploymentTick
+from ..domain.windows import window_start, windows_of_tick
+from ..models import Sample, Source
+from .tick import Collected, DeploymentTick, history_of
 
 
 def collect(source: Source, ticks: Sequence[DeploymentTick], deadline_s: float) -> Collected:
@@ -40,7 +40,7 @@ def collect(source: Source, ticks: Sequence[DeploymentTick], deadline_s: float) 
             times, tick.at, tick.defaults.window_s, tick.defaults.collect_interval_s
         )
         windows = windows_of_tick(
-            [_target_history(tick, target, history[target.pk]) for target in tick.targets],
+            [history_of(tick, target, history[target.pk]) for target in tick.targets],
             start=start,
             end=tick.at,
             expected=tick.expected,
@@ -63,16 +63,3 @@ def _history(
         if target_id in new:
             found[target_id].append((tick.at, new[target_id]))
     return found
-
-
-def _target_history(
-    tick: DeploymentTick, target: Target, readings: Sequence[tuple[datetime, Reading]]
-) -> TargetHistory:
-    return TargetHistory(
-        owner=tick.owners[target.pk],
-        scope=target.scope if target.scope != TargetScope.ENGINE else "engine",
-        profile=loader.load(target.profile),
-        readings=readings,
-        role_now=tick.roles_now[target.pk],
-        roles=tick.spans[target.pk],
-    )

@@ -1,22 +1,22 @@
-"""The escaping builder, and the number of queries."""
+"""The escaping builder, names and addresses as they are stored, and the number of queries."""
 
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from apps.engines import loader
-from apps.engines.window import Signal
 from apps.telemetry.collectors import promql
-from apps.telemetry.collectors.client import Row
-from apps.telemetry.collectors.prometheus import Instance, Labels, collect, up_instances
+from apps.telemetry.collectors.naming import Piece, resolve
+from apps.telemetry.collectors.prometheus import Labels, Request, read, scrape_interval, up_state
 from apps.telemetry.collectors.promql import Matcher, Selector
+from apps.telemetry.collectors.ranges import Span
+from apps.telemetry.domain.addresses import canonical
 
-END = datetime(2026, 1, 1, tzinfo=UTC)
+END = 1_800_000_000.0
 
 
 @given(st.text())
@@ -49,91 +49,150 @@ def test_impossible_label_names_are_refused(name):
         promql.label(name)
 
 
-def test_rate_comes_before_sum_and_ranks_before_workers():
-    series = Selector(("c_total",), ())
-    query = promql.per(
-        promql.grown(series, Selector(("up",)), "instance", 30),
-        ("instance",),
-        collapse=("tp_rank",),
-    )
-    assert query == (
-        "sum by (instance) (max without(tp_rank) ("
-        '((({__name__="c_total"} unless {__name__="c_total"} offset 30000ms)'
-        ' and on(instance) ({__name__="up"} offset 30000ms == 1))'
-        ' or increase({__name__="c_total"}[30000ms]))))'
-    )
-
-
 class Fake:
-    """A Prometheus that knows some names and answers 1 for everything."""
+    """A Prometheus that holds the same series for each of its instances."""
 
-    name = "fake"
-    is_partial = False
+    def __init__(self, instances: int) -> None:
+        self.hosts = [f"10.0.{n // 250}.{n % 250}:8000" for n in range(instances)]
+        self.asked: list[str] = []
 
-    def __init__(self, names: list[str], instances: list[str]) -> None:
-        self.names, self.instances = names, instances
-        self.queries: list[str] = []
-
-    def query(self, expression: str, at: float) -> list[Row]:
-        self.queries.append(expression)
-        if expression.startswith("group by"):
-            return [
-                Row({"instance": i, "__name__": n}, 1) for i in self.instances for n in self.names
-            ]
-        if "le)" in expression:
-            return [
-                Row({"instance": i, "le": le}, float(value))
-                for i in self.instances
-                for le, value in (("1", 3), ("1.0", 1), ("2.5", 5), ("+Inf", 6))
-            ]
-        return [Row({"instance": i, "worker": "w"}, 7) for i in self.instances]
+    def ranges(self, selector: str, range_s: float, at: float):
+        self.asked.append(selector)
+        times = [at - 3 - 15 * n for n in range(5, -1, -1)]
+        return [
+            {"metric": {"instance": host, "job": "llm"}, "values": [[t, "1"] for t in times]}
+            for host in self.hosts
+        ]
 
 
-def run(instances: int, roles: tuple[str, ...] = ("decode",)):
-    names = [
+NAMES = frozenset(
+    {
         "vllm:num_requests_running",
         "vllm:generation_tokens_total",
         "vllm:prompt_tokens_total",
         "vllm:inter_token_latency_seconds_bucket",
-    ]
-    hosts = [f"10.0.0.{n}:8000" for n in range(instances)]
-    fake = Fake(names, hosts)
-    wanted = [
-        Instance(host, f"http://{host}", roles[n % len(roles)], loader.load("vllm"))
-        for n, host in enumerate(hosts)
-    ]
-    parts = collect(
-        fake, Labels(), wanted, start=END - timedelta(seconds=30), end=END, max_age_s=10
-    )
-    return fake, parts
+    }
+)
 
 
-def test_the_number_of_queries_does_not_grow_with_workers_or_pools():
-    small, _ = run(1)
-    large, _ = run(60, ("prefill", "decode", "mixed"))
-    assert len(small.queries) == len(large.queries) == 1 + 1 + 2 + 2
+def run(instances: int) -> Fake:
+    fake = Fake(instances)
+    vllm = loader.load("vllm")
+    requests = [Request(host, f"http://{host}", vllm) for host in fake.hosts]
+    up = up_state(fake, Labels(), requests, end=END, max_age_s=30)
+    span = Span(END - 60, END, 15, 30)
+    samples = read(fake, Labels(), requests, up, stored=NAMES, span=span)
+    assert len(samples.collectors["vllm"].copies) == instances
+    return fake
 
 
-def test_answers_go_to_their_worker_and_role():
-    _, parts = run(2, ("prefill", "decode"))
-    (prefill, decode) = parts
-    assert (prefill[0], prefill[1].url) == ("prefill", "http://10.0.0.0:8000")
-    assert Signal.OUTPUT_TOKENS not in prefill[1].signals
-    assert prefill[1].signals[Signal.INPUT_TOKENS].parts == {"": 7}
-    assert decode[1].signals[Signal.OUTPUT_TOKENS].parts == {"": 7}
-    tpot = decode[1].signals[Signal.TPOT]
-    assert tpot.names == "vllm:inter_token_latency_seconds"
-    assert tpot.histogram.bounds == (1.0, 2.5)
-    assert tpot.histogram.counts == (4, 1, 1)  # "1" and "1.0" are one bound
+def test_the_number_of_queries_does_not_grow_with_workers():
+    # up, three plain metrics, buckets and sum of one histogram
+    assert len(run(1).asked) == len(run(600).asked) == 6
 
 
-def test_jobs_and_labels_are_configurable():
-    fake = Fake([], [])
+def test_a_large_fleet_is_not_spelled_out_in_every_query():
+    small, large = run(2), run(600)
+    assert all("10\\\\.0\\\\.0\\\\.1:8000" in query for query in small.asked)
+    assert max(map(len, large.asked)) < 200
+
+
+def test_jobs_matchers_and_labels_are_configurable():
     labels = Labels.from_parameters(
-        {"instance_label": "pod_ip", "job_label": "scrape_job", "jobs": ["a.b", "c"]}
+        {
+            "instance_label": "pod_ip",
+            "job_label": "scrape_job",
+            "jobs": ["a.b", "c"],
+            "matchers": {"cluster": ["east"]},
+        }
     )
-    up_instances(fake, labels, ["10.0.0.1:80"], at=END, max_age_s=10)
-    (query,) = fake.queries
-    assert 'pod_ip=~"10\\\\.0\\\\.0\\\\.1:80"' in query
+    fake = Fake(1)
+    request = Request("k", "http://10.0.0.1:80", loader.load("vllm"))
+    up_state(fake, labels, [request], end=END, max_age_s=10)
+    (query,) = fake.asked
+    assert "pod_ip=~" in query
     assert 'scrape_job=~"a\\\\.b|c"' in query
-    assert "timestamp" in query
+    assert 'cluster=~"east"' in query
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"matchers": ["x"]},
+        {"instance_label": "a-b"},
+        {"scrape_interval_s": 0},
+        {"replica_labels": ["a b"]},
+        {"matchers": {"x-y": ["a"]}},
+    ],
+)
+def test_impossible_parameters_are_refused(bad):
+    with pytest.raises(ValueError, match=r"."):
+        Labels.from_parameters(bad)
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        ("http://h:80/metrics", "h"),
+        ("https://h/", "https://H:443"),
+        ("HTTP://Node-1.:8000", "node-1:8000"),
+        ("http://[2001:DB8::1]:9000/metrics", "[2001:db8:0:0:0:0:0:1]:9000"),
+        ("2001:db8::1", "[2001:DB8::1]:80"),
+    ],
+)
+def test_spellings_of_one_address(left, right):
+    assert canonical(left) == canonical(right)
+
+
+@pytest.mark.parametrize(
+    ("left", "right"), [("h:80", "h:81"), ("https://h", "http://h"), ("localhost", "127.0.0.1")]
+)
+def test_addresses_that_nothing_proves_equal(left, right):
+    assert canonical(left) != canonical(right)
+
+
+def test_hosts_are_one_only_if_declared():
+    assert canonical("localhost:1", {"localhost": "127.0.0.1"}) == "127.0.0.1:1"
+
+
+def test_rewritten_names_are_found_and_prefixes_only_where_nothing_else_is():
+    profile = loader.load("vllm")
+    stored = frozenset({"vllm_generation_tokens_total", "acme_ai_vllm:prompt_tokens_total"})
+    found = resolve(profile, stored)
+    assert {use.metric for use in found.plain["vllm_generation_tokens_total"]} == {
+        "vllm:generation_tokens_total"
+    }
+    assert "acme_ai_vllm:prompt_tokens_total" in found.plain
+    both = resolve(profile, stored | {"vllm:prompt_tokens_total"})
+    assert "acme_ai_vllm:prompt_tokens_total" not in both.plain
+
+
+def test_a_recording_rule_is_not_taken_for_the_metric():
+    found = resolve(loader.load("vllm"), frozenset({"job:vllm:prompt_tokens_total"}))
+    assert not found.plain
+
+
+def test_a_histogram_without_buckets_is_native_not_missing():
+    found = resolve(loader.load("vllm"), frozenset({"vllm:inter_token_latency_seconds"}))
+    assert found.native == ("vllm:inter_token_latency_seconds",)
+    classic = resolve(loader.load("vllm"), NAMES)
+    assert classic.native == ()
+    uses = classic.histograms["vllm:inter_token_latency_seconds_bucket"]
+    assert {use.piece for use in uses} == {Piece.BUCKET}
+
+
+@pytest.mark.parametrize(
+    ("text", "jobs", "seconds"),
+    [
+        ("global: {scrape_interval: 15s}", (), 15),
+        ("global: {scrape_interval: 1m30s}", (), 90),
+        ("scrape_configs: [{job_name: a}, {job_name: b, scrape_interval: 5m}]", ("a",), 60),
+        ("scrape_configs: [{job_name: a}, {job_name: b, scrape_interval: 5m}]", (), 300),
+        ("global: {scrape_interval: 500ms}", (), 0.5),
+        ("", (), None),
+        ("[", (), None),
+        ("global: {scrape_interval: soon}", (), None),
+    ],
+)
+def test_the_scrape_interval_is_read_from_the_configuration(text, jobs, seconds):
+    assert scrape_interval(text, jobs) == seconds

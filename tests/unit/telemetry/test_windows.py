@@ -250,3 +250,26 @@ def test_tiles_are_stable():
     assert [slot.end for slot in kept] == [at(second) for second in range(30, 301, 30)]
     later = [*kept, *slots(*((second - 30, second) for second in range(305, 601, 5)))]
     assert tiles(later)[: len(kept)] == kept
+
+
+def test_a_tick_without_histograms_does_not_answer_none_of_them():
+    """`vllm:num_requests_running` is a sibling: a histogram not yet born counts 0, one that was
+    not read is not found."""
+    readings = [
+        (at(when), replace(reading(when), siblings=frozenset({RUNNING}))) for when in (0, 20)
+    ]
+    target = TargetHistory("a", "engine", loader.load("vllm"), readings, "decode")
+    options = {"start": at(0), "end": at(20), "expected": {}, "source": "t"}
+    (read,) = windows_of_tick([target], **options)
+    (not_read,) = windows_of_tick([target], **options, with_histograms=False)
+    assert Signal.ITL in read.values
+    assert Signal.ITL not in not_read.values
+    assert Signal.OUTPUT_TOKENS in not_read.values
+
+
+def test_targets_read_one_after_another_are_not_late():
+    always = (SpanFacts("decode", at(-100), None),)
+    both = [history("a", {1: 0, 20: 1}, always), history("b", {4: 0, 20: 1}, always)]
+    options = {"start": at(0), "end": at(20), "expected": {}, "source": "t"}
+    assert windows_of_tick(both, **options)[0].reported == ("a",)
+    assert windows_of_tick(both, **options, phase_s=5)[0].reported == ("a", "b")

@@ -1,0 +1,75 @@
+"""Puts the histograms of a whole pool into its window, with each worker's sum and count."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from apps.engines.evaluate import SELF
+from apps.engines.schema import Evidence, Ref, Row, Term
+from apps.engines.scraped import ScrapedReader
+from apps.engines.window import Signal, Window
+
+from ..collectors.pooled import PoolAnswers, PoolKey
+from ..domain.windows import TargetHistory, segments
+
+
+def with_pools(
+    window: Window,
+    members: Mapping[str, PoolKey],
+    histories: Mapping[str, TargetHistory],
+    answers: PoolAnswers,
+) -> Window:
+    """The window with the histograms of its pools. Pools of mixed ladders keep what was read from
+    their workers one by one."""
+    keys = sorted({key for key in members.values() if key not in answers.mixed})
+    if not keys or len(keys) != len(set(members.values())):
+        return window
+    profile = next(iter(histories[owner].profile for owner in members))
+    found = answers.histograms(profile, window.scope, keys)
+    values, names = dict(window.values), dict(window.names)
+    for signal, (whole, name) in found.items():
+        sums, counts = _per_worker(window, signal, name, members, histories)
+        values[signal] = replace(whole, sum_by_worker=sums, count_by_worker=counts)
+        names[signal] = name
+    return replace(window, values=values, names=names)
+
+
+def _per_worker(
+    window: Window,
+    signal: Signal,
+    name: str,
+    members: Mapping[str, PoolKey],
+    histories: Mapping[str, TargetHistory],
+) -> tuple[dict[str, float], dict[str, float]]:
+    sums: dict[str, float] = {}
+    counts: dict[str, float] = {}
+    for owner in members:
+        history = histories[owner]
+        ref = next(
+            ref
+            for row in history.profile.rows(signal, window.scope)
+            for term in row.terms
+            for ref in term.any_of
+            if ref.key == name
+        )
+        parts = segments(history, window.start, window.end)
+        if not parts:
+            continue
+        reader = ScrapedReader(history.profile, window.scope, parts[-1].readings)
+        for end, scale, into in (("_sum", ref.scale, sums), ("_count", 1.0, counts)):
+            found = reader.counter(_counter(ref, end), Row(terms=(Term(any_of=(ref,)),)))
+            if found is not None:
+                into[owner] = found.get(SELF, 0.0) * scale
+    return sums, counts
+
+
+def _counter(ref: Ref, end: str) -> Ref:
+    """Sum or count of a histogram, with its filters, as a counter."""
+    return Ref(
+        name=f"{ref.name}{end}",
+        labels=ref.labels,
+        without=ref.without,
+        evidence=Evidence.DOCUMENTED,
+        source="sum and count of a histogram",
+    )
