@@ -36,9 +36,7 @@ class Embedded:
         warnings.filterwarnings("ignore", category=SecurityWarning)
         application = get_wsgi_application()
         settle()
-        self._server = create_server(
-            application, host=host, port=port, threads=8, ident="fulcrum"
-        )
+        self._server = create_server(application, host=host, port=port, threads=8, ident="fulcrum")
         self.port: int = self._server.effective_port
         self._worker: Any = celery_app.Worker(
             pool_cls="threads",
