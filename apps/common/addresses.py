@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from ipaddress import IPv6Address, ip_address
 from typing import Final
 from urllib.parse import urlsplit
@@ -25,10 +26,8 @@ def same_address(url: str) -> str:
     ranked = _RANKED.match(text)
     if ranked:
         text = ranked["address"]
-    try:
+    with suppress(ValueError):
         text = f"[{IPv6Address(text)}]"
-    except ValueError:
-        pass
     try:
         parts = urlsplit(text if "://" in text else f"http://{text}")
         host, port = parts.hostname, parts.port
