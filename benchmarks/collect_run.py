@@ -113,8 +113,10 @@ def measure(source: Source, options: argparse.Namespace) -> dict[str, Any]:
         "fast_cpu": [cpu for _, cpu, _ in fast],
         "histogram": [seconds for seconds, _, _ in staggered],
         "histogram_cpu": [cpu for _, cpu, _ in staggered],
-        "ours": ours,
-        "ours_fast": ours_fast,
+        "ours": [seconds for seconds, _ in ours],
+        "ours_cpu": [cpu for _, cpu in ours],
+        "ours_fast": [seconds for seconds, _ in ours_fast],
+        "ours_fast_cpu": [cpu for _, cpu in ours_fast],
         "queries": max(result.requests for _, _, result in staggered),
         "windows": [result.windows for _, _, result in staggered][-1],
         "answered": [result.answered for _, _, result in staggered][-1],
@@ -152,7 +154,7 @@ def without_histograms() -> Iterator[None]:
         yield
 
 
-def replayed(source: Source, at: datetime) -> float:
+def replayed(source: Source, at: datetime) -> tuple[float, float]:
     """The cycle with recorded answers: what is left is ours (parse, window, evaluate, store)."""
     from apps.common.fetch import fetch
     from apps.telemetry.collectors import client
@@ -167,8 +169,8 @@ def replayed(source: Source, at: datetime) -> float:
 
     with mock.patch.object(client, "fetch", recorded):
         collect_at(source, at)
-        seconds, _, _ = collect_at(source, at)
-    return seconds
+        seconds, cpu, _ = collect_at(source, at)
+    return seconds, cpu
 
 
 def stored_histograms(at: datetime) -> int:
