@@ -24,7 +24,13 @@ from tools import services as servers
 REQUESTS = 60
 WARM = 5
 #: Bytes per pool and day: about one and a half times what was measured when they were set.
-GROWTH_LIMITS = {"raw": 12_000_000, "5m": 400_000, "1h": 40_000, "1d": 4_000}
+GROWTH_LIMITS = {
+    "raw": 8_000_000,
+    "1m": 250_000,
+    "5m": 150_000,
+    "1h": 12_000,
+    "1d": 800,
+}
 PANELS = "ttft,tpot,busy,flow,tokens,queue"
 
 
