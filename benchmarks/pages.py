@@ -143,7 +143,8 @@ def _p95(values: list[float]) -> float:
 
 def _spread(values: Timed) -> str:
     middle = statistics.median(values)
-    return f"median {middle:.1f}, worst {max(values):.1f} of {len(values)}, own CPU {values.cpu_ms:.1f}"
+    worst = f"worst {max(values):.1f} of {len(values)}"
+    return f"median {middle:.1f}, {worst}, own CPU {values.cpu_ms:.1f}"
 
 
 def _growth(now: datetime) -> list[dict[str, Any]]:
