@@ -31,10 +31,19 @@ HISTOGRAMS: Final = (Signal.TTFT, Signal.TPOT, Signal.ITL, Signal.PREFILL_TIME)
 
 @dataclass(slots=True)
 class Ladder:
-    """Buckets of one ladder: one row per window, `total, count, buckets ...`, and its place."""
+    """Buckets of one ladder: one line `total, count, buckets ...` per window, and the window's row;
+    single lines, and tables of many."""
 
     rows: list[int] = field(default_factory=list)
-    values: list[Sequence[float]] = field(default_factory=list)
+    lines: list[Sequence[float]] = field(default_factory=list)
+    tables: list[tuple[Steps, Floats]] = field(default_factory=list)
+
+    def whole(self) -> tuple[Steps, Floats]:
+        """All rows and their lines."""
+        parts = list(self.tables)
+        if self.rows:
+            parts.append((np.array(self.rows, dtype=np.int64), np.array(self.lines)))
+        return np.concatenate([rows for rows, _ in parts]), np.concatenate([t for _, t in parts])
 
 
 @dataclass(slots=True)
@@ -80,8 +89,9 @@ class Columns:
             found = values.get(signal.value)
             if found is not None:
                 _, bounds, counts, total, count = found[:5]
-                self._ladder(signal, tuple(bounds)).rows.append(row)
-                self._ladder(signal, tuple(bounds)).values.append((total, count, *counts))
+                ladder = self._ladder(signal, tuple(bounds))
+                ladder.rows.append(row)
+                ladder.lines.append((total, count, *counts))
 
     def add_block(self, block: Block, after: float, until: float) -> None:
         """The slots of a block that end in `(after, until]`."""
@@ -105,11 +115,11 @@ class Columns:
                 _filled(self.gauges.setdefault(signal, []), first, _NO_GAUGE).extend(means)
         for signal in HISTOGRAMS:
             for bounds, found in block.histograms(signal):
-                rows = found[:, picked].T
-                present = np.flatnonzero(~np.isnan(rows[:, 0]))
-                ladder = self._ladder(signal, bounds)
-                ladder.rows += (present + first).tolist()
-                ladder.values += rows[present].tolist()
+                table = found[:, picked].T
+                present = np.flatnonzero(~np.isnan(table[:, 0]))
+                if len(present):
+                    lines = (present + first, table[present])
+                    self._ladder(signal, bounds).tables.append(lines)
 
     def _ladder(self, signal: Signal, bounds: tuple[float, ...]) -> Ladder:
         return self.ladders.setdefault(signal, {}).setdefault(bounds, Ladder())
@@ -203,16 +213,18 @@ class Stepped:
         sums: list[Floats] = []
         present = np.zeros(self._steps, dtype=bool)
         for index, ladder in enumerate(bounds):
+            rows, lines = ladders[ladder].whole()
+            order = np.argsort(self._step[rows], kind="stable")
+            rows, lines = rows[order], lines[order]
+            step, first = np.unique(self._step[rows], return_index=True)
             table = np.zeros((self._steps, len(ladder) + 3))
-            found = ladders[ladder]
-            rows = np.array(found.rows, dtype=np.int64)
-            np.add.at(table, self._step[rows], np.array(found.values))
-            np.maximum.at(newest[index], self._step[rows], ends[rows])
-            present[self._step[rows]] = True
+            table[step] = np.add.reduceat(lines, first, axis=0)
+            newest[index][step] = np.maximum.reduceat(ends[rows], first)
+            present[step] = True
             sums.append(table)
         if bounds != [()] and () in ladders:
             # A family that was not there yet: nothing to add, but an answer.
-            present[self._step[np.array(ladders[()].rows, dtype=np.int64)]] = True
+            present[self._step[ladders[()].whole()[0]]] = True
         return Buckets(
             bounds=bounds,
             ladder=newest.argmax(axis=0),

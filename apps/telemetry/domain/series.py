@@ -160,7 +160,7 @@ def _phase(stepped: Stepped | None, steps: int, tokens: Signal) -> list[PhasePoi
     if stepped is None:
         return [PhasePoint()] * steps
     forward = stepped.rate(Signal.FORWARD_SECONDS)
-    prefill = stepped.buckets(Signal.PREFILL_TIME)
+    prefill = stepped.buckets(Signal.PREFILL_TIME) if np.isnan(forward).any() else None
     if prefill is not None:
         total = sum(table[:, 0] for table in prefill.sums)
         with np.errstate(divide="ignore", invalid="ignore"):
