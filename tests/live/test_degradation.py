@@ -84,6 +84,11 @@ def from_the_router(way: str, figure: dict[str, Any]) -> bool:
     return figure["place"] == "router" and way.endswith(ways)
 
 
+def from_an_exporter(way: str, figure: dict[str, Any]) -> bool:
+    """GPUs and hosts have exporters of their own, which go on when an engine is silent."""
+    return ".hardware[" in way and figure["place"] == "exporter"
+
+
 def not_marked(one: Product, *kept: Callable[[str, dict[str, Any]], bool]) -> dict[str, Any]:
     """Figures that are shown as if they were of now, without those that `kept` explains."""
     return {
@@ -206,7 +211,7 @@ def silent_engines(one: Product, running: Fleet) -> dict[str, float]:
         silent = time.monotonic()
 
         sleep_until(silent + OLD_AFTER_S)
-        left = not_marked(one, declared, from_the_router)
+        left = not_marked(one, declared, from_the_router, from_an_exporter)
         # The router still answers: what it gives is of now, and says so.
         kept = {w: f for w, f in shown(one).items() if from_the_router(w, f)}
         assert {f["state"] for f in kept.values()} <= {"ok", "clamped", "too_few"}, kept

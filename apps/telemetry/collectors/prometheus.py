@@ -203,6 +203,16 @@ class Samples:
         return sum(collector.defects for collector in self.collectors.values())
 
     @property
+    def seen(self) -> frozenset[str]:
+        """Targets with at least one series, however old."""
+        return frozenset(
+            key
+            for collector in self.collectors.values()
+            for key, copies in collector.copies.items()
+            if any(copy.series for copy in copies.values())
+        )
+
+    @property
     def conflicts(self) -> frozenset[str]:
         """Targets whose copies contradict each other."""
         found = [collector.conflicts for collector in self.collectors.values()]

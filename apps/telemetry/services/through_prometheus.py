@@ -40,6 +40,7 @@ STAGGER_ABOVE_POOLS: Final = 40
 #: known: raw samples cost a Prometheus less than an exact increase per pool (measured).
 SINGLE_TARGETS: Final = 1500
 _INTERVAL_KNOWN_S: Final = 600
+NOTHING: Final = Reading({}, {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,9 +154,17 @@ def _collect(
         max_age_s=max_age_s,
     )
     samples = prometheus.read(asked, labels, requests, up, stored=stored, span=span)
-    readings = {request.key for request in requests}
+    requested = {request.key for request in requests}
+    # Seen well by the server, but without a series that its profile reads (an engine before its
+    # first request): it answered, as it does to the direct collector, and has nothing to say.
+    silent = {
+        str(target.pk)
+        for plan in plans
+        for target in plan.tick.targets
+        if canonical(target.url, labels.same_hosts) in up.good
+    } - samples.seen
     for plan in plans:
-        _windows(source, asked, plan, samples, span, readings, result, trace, pools)
+        _windows(source, asked, plan, samples, span, requested, silent, result, trace, pools)
     result.warning = _warning(samples)
     return result
 
@@ -299,6 +308,7 @@ def _windows(
     samples: Samples,
     span: Span,
     requested: set[str],
+    silent: set[str],
     result: Collected,
     trace: str,
     pools: Mapping[UUID, PoolKey],
@@ -314,6 +324,8 @@ def _windows(
             readings = collector.readings(
                 str(target.pk), mine, keep_all=bool(cuts(spans, plan.start, end))
             )
+        if not readings and str(target.pk) in silent:
+            readings = [(plan.start, NOTHING), (end, NOTHING)]
         if readings:
             result.answered.add(target.pk)
         else:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from urllib.parse import urlsplit
 
 import pytest
@@ -20,6 +19,7 @@ from apps.engines.window import Kind, Signal
 from apps.fleet import connect
 from apps.telemetry.collectors import prometheus as collector
 from apps.telemetry.collectors.client import Prometheus as Client
+from apps.telemetry.collectors.ranges import Span
 from tests.contract.engines.data import SAMPLES, text
 from tests.support.components.process import until
 from tests.support.components.static import serving
@@ -82,16 +82,22 @@ def _ask(server: Prometheus, instances: Mapping[str, str]) -> Asked:
     until(scraped_thrice, 40, "each sample is scraped four times")
     now = time.time()
     labels = collector.Labels(jobs=("fleet",))
+    requests = [
+        collector.Request(f"{name} {role}", instances[name], loader.load(profile))
+        for name, profile, role in CASES
+    ]
+    start = max(begun, now - 1.5)
+    up_state = collector.up_state(client, labels, requests, end=now, max_age_s=10)
+    stored = client.names(start - 10, now)
     parts: dict[tuple[str, str], Mapping[Signal, SignalPart]] = {}
-    for name, profile, role in CASES:
-        instance = collector.Instance(instances[name], name, role, loader.load(profile))
-        ((scope, part),) = collector.collect(
-            client, labels, [instance],
-            start=datetime.fromtimestamp(max(begun, now - 1.5), UTC),
-            end=datetime.fromtimestamp(now, UTC), max_age_s=10,
-        )  # fmt: skip
-        assert scope == role
-        parts[name, role] = part.signals
+    # One at a time: a target has one role, and the samples are read in several.
+    for request, (name, profile, role) in zip(requests, CASES, strict=True):
+        span = Span(start, now, SCRAPE_S, 10)
+        found = collector.read(client, labels, [request], up_state, stored=stored, span=span)
+        readings = found.collectors[profile].readings(request.key, span)
+        loaded = loader.load(profile)
+        reader = ScrapedReader(loaded, role, [reading for _, reading in readings])
+        parts[name, role] = evaluate(loaded, role, reader)
     rows = client.query('group by (instance, __name__) ({instance!=""})', now)
     names: dict[str, set[str]] = {}
     for row in rows:
