@@ -14,6 +14,7 @@ from zlib import crc32
 from django.core.cache import cache
 
 from apps.engines import loader
+from apps.engines.evaluate import Defect
 from apps.engines.readings import Reading
 from apps.engines.window import Window
 from apps.fleet import connect
@@ -25,6 +26,7 @@ from ..collectors.pooled import PoolKey
 from ..collectors.prometheus import Labels, Request, Samples, UpState
 from ..collectors.ranges import Span
 from ..domain.addresses import canonical
+from ..domain.refused import sentence
 from ..domain.windows import window_start, windows_of_tick
 from ..models import Source, StoredWindow, Target, TargetScope
 from .pool_windows import with_pools
@@ -156,7 +158,7 @@ def _collect(
     readings = {request.key for request in requests}
     for plan in plans:
         _windows(source, asked, plan, samples, span, readings, result, trace, pools)
-    result.warning = _warning(samples)
+    result.warning = _warning(samples, result.refused)
     return result
 
 
@@ -329,6 +331,7 @@ def _windows(
         is_partial=asked.is_partial or bool(conflicts),
         with_histograms=plan.has_histograms and not samples.lacking,
         phase_s=span.scrape_s,
+        refused=result.refused,
     )
     if plan.has_histograms and not samples.lacking and pools:
         by_key = {history.owner: history for history in histories}
@@ -363,8 +366,8 @@ def _trace(
     return f"{source.name} ({'; '.join(parts)})"
 
 
-def _warning(samples: Samples) -> str:
-    parts = []
+def _warning(samples: Samples, refused: Sequence[Defect]) -> str:
+    parts = [sentence((), refused)] if refused else []
     if samples.lacking:
         parts.append(f"no histograms: {samples.lacking}")
     if samples.native:
