@@ -321,14 +321,14 @@ def _windows(
         else:
             result.errors[target.pk] = "the Prometheus does not scrape it, or sees it down"
         histories.append(history_of(tick, target, readings))
-    conflicts = samples.conflicts & {str(target.pk) for target in tick.targets}
+    torn = {tick.roles_now[t.pk] for t in tick.targets if str(t.pk) in samples.conflicts}
     windows = windows_of_tick(
         histories,
         start=plan.start,
         end=end,
         expected=tick.expected,
-        source=_trace(source, asked, tick, span, bool(conflicts)) + trace,
-        is_partial=asked.is_partial or bool(conflicts),
+        source=_trace(source, asked, tick, span, bool(torn)) + trace,
+        is_partial=asked.is_partial,
         with_histograms=plan.has_histograms and not samples.lacking,
         phase_s=span.scrape_s,
         refused=result.refused,
@@ -339,7 +339,10 @@ def _windows(
             with_pools(window, _members(tick, window, pools), by_key, samples.pools)
             for window in windows
         )
-    result.windows += [(tick.deployment.pk, window) for window in windows]
+    for window in windows:
+        if window.scope in torn:
+            window = replace(window, is_partial=True, is_conflict=True)
+        result.windows.append((tick.deployment.pk, window))
 
 
 def _members(

@@ -165,6 +165,28 @@ def only_decode_visible() -> Measurement:
     return found.prefill.waiting
 
 
+def copies_disagree() -> Measurement:
+    """Nobody knows which copy is right. What other scopes say stays usable."""
+    found = figures(
+        window("router", ROUTER), {"decode": window("decode", DECODE, is_conflict=True)}
+    )
+    assert found.arrivals_per_s.state is State.OK
+    assert found.decode.running.state is found.tpot.p95.state is State.CONFLICT
+    return found.decode.running
+
+
+def copies_disagree_and_one_is_idle() -> Measurement:
+    """A copy that saw no traffic is no proof of idleness while another contradicts it."""
+    idle = {
+        Signal.REQUESTS_ARRIVED: count(0), Signal.REQUESTS_COMPLETED: count(0),
+        Signal.TTFT: hist(0, 0, 0, 0),
+    }  # fmt: skip
+    torn = [window("router", idle, age_s=300, is_conflict=True), window("router", idle)]
+    found = figures(merge_windows(torn))
+    assert found.ttft.p95.state is State.CONFLICT, "no idle rule on it"
+    return found.arrivals_per_s
+
+
 @dataclass(frozen=True)
 class Row:
     """`play` builds the figure with the fault in it."""
@@ -192,6 +214,10 @@ DOMAIN = {
     ],
     "M10": [Row("ten minutes old", stale_by_ten_minutes, State.NO_DATA, HOLD)],
     "M13": [Row("one engine under two names", one_engine_listed_twice, State.OK, EVERYTHING)],
+    "M14": [
+        Row("copies disagree", copies_disagree, State.CONFLICT, HOLD),
+        Row("one copy is idle", copies_disagree_and_one_is_idle, State.CONFLICT, HOLD),
+    ],
     "M15": [Row("counter reset", counter_reset, State.OK, EVERYTHING)],
     "M16": [Row("pod replaced", a_pod_was_replaced, State.OK, EVERYTHING)],
     "M18": [Row("metric renamed", renamed_by_an_upgrade, State.NO_DATA, HOLD)],
@@ -230,7 +256,7 @@ ELSEWHERE = {
     "M12": ["tests/integration/telemetry/test_scraping.py"
             "::test_due_sources_are_claimed_once_and_keep_their_beat"],
     "M13": ["tests/live/test_prometheus_traps.py::test_copies_of_an_ha_pair_count_once"],
-    "M14": ["tests/live/test_prometheus_traps.py::test_copies_that_disagree_are_a_conflict"],
+    "M14": ["tests/live/test_prometheus_traps.py::test_copies_that_disagree_drive_nothing"],
     "M15": ["tests/unit/engines/test_deltas.py"
             "::test_totals_never_fall_and_restarts_lose_nothing_seen"],
     "M16": ["tests/integration/telemetry/test_scraping.py::test_targets_follow_the_inventory"],
