@@ -41,6 +41,7 @@ def over_time(
     """What several consecutive windows of each scope (oldest first, not overlapping) show."""
     found: list[Finding] = []
     for scope, chain in sorted(windows.items()):
+        found += _stale_kv(scope, chain)
         if len(chain) >= MIN_WINDOWS and scope not in EDGES:
             found += _empty(scope, chain)
             found += _frozen(scope, chain)
@@ -58,6 +59,23 @@ def over_time(
                 )
             )  # fmt: skip
     return tuple(found)
+
+
+def _stale_kv(scope: str, chain: Sequence[Window]) -> Iterable[Finding]:
+    """KV that was read after its lease had run out: the client got an answer that may be wrong
+    (metrics research §8). One is enough, in any window; every figure stays what it is."""
+    by_worker: dict[str, float] = {}
+    for window in chain:
+        value = window.values.get(Signal.STALE_KV_SERVED)
+        if isinstance(value, CounterIncrease):
+            for worker, count in value.by_worker.items():
+                by_worker[worker] = by_worker.get(worker, 0.0) + count
+    for worker, count in sorted(by_worker.items()):
+        if count > 0:
+            yield Finding(
+                "stale_kv_served", Severity.CRITICAL, scope, Signal.STALE_KV_SERVED, worker,
+                {"count": count}, voids=False,
+            )  # fmt: skip
 
 
 #: Gauges that count what a histogram of times also implies: its sum per second is the mean number

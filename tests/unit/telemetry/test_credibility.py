@@ -8,9 +8,9 @@ from datetime import timedelta
 import pytest
 
 from apps.common.measurement import Drive, State
-from apps.engines.window import HistogramIncrease, Signal, SignalValue, Window
+from apps.engines.window import CounterIncrease, HistogramIncrease, Signal, SignalValue, Window
 from apps.telemetry.domain import credibility, cross_checks
-from apps.telemetry.domain.credibility import Finding
+from apps.telemetry.domain.credibility import Finding, Severity
 from apps.telemetry.domain.cross_checks import TargetState
 
 from .test_build import DECODE, NOW, PREFILL, ROUTER, count, figures, gauge, hist, window
@@ -227,6 +227,18 @@ def test_metrics_that_are_down_while_the_worker_serves() -> None:
     ]
     (found,) = cross_checks.over_time({}, states)
     assert (found.code, found.worker, found.voids) == ("down_while_serving", "a", False)
+
+
+def test_kv_read_after_its_lease_is_told_at_once_and_voids_nothing() -> None:
+    """vLLM's notices after expiry: the client got HTTP 200, nothing else shows it."""
+    quiet: Values = {Signal.STALE_KV_SERVED: CounterIncrease(0, {"a": 0, "b": 0})}
+    once: Values = {Signal.STALE_KV_SERVED: CounterIncrease(3, {"a": 3, "b": 0})}
+    assert not cross_checks.over_time({"prefill": chain("prefill", quiet, quiet)})
+    (found,) = cross_checks.over_time({"prefill": chain("prefill", once, quiet, once)})
+    assert (found.code, found.worker, found.params) == ("stale_kv_served", "a", {"count": 6})
+    assert (found.severity, found.voids) == (Severity.CRITICAL, False)
+    before = figures(window("router", ROUTER), {"prefill": window("prefill", PREFILL, urls=("a",))})
+    assert credibility.apply(before, [found]) == before
 
 
 # --- what findings do
