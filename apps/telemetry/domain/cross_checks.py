@@ -88,18 +88,25 @@ _IMPLIED: Final = {
 
 
 def _empty(scope: str, chain: Sequence[Window]) -> Iterable[Finding]:
-    """A gauge that reads 0 in every window while requests' own times say that several were there
-    (SGLang #8627, #7317)."""
+    """A gauge that reads the same in every window while requests' own times say that far more were
+    there: 0 (SGLang #8627, #7317), or the count at which it stopped. One that stands higher than
+    they say is believed: times are recorded at the end, so long requests are not in them yet."""
     for signal, times in _IMPLIED.items():
         gauges = [window.values.get(signal) for window in chain]
-        if not all(isinstance(gauge, GaugeValue) and gauge.total == 0 for gauge in gauges):
+        levels = {gauge.total if isinstance(gauge, GaugeValue) else None for gauge in gauges}
+        level = levels.pop()
+        if levels or level is None or (level and signal is Signal.KV_USED):
             continue
         implied = [_in_system(window, times) for window in chain]
         known = [value for value in implied if value is not None]
         # Histograms may be stored less often than gauges: two of them have to say it.
-        if len(known) >= 2 and min(known) >= MIN_IN_SYSTEM:
-            params = {"windows": len(chain), "implied": min(known)}
-            yield Finding("zero_under_load", Severity.CRITICAL, scope, signal, "", params)
+        if len(known) < 2 or min(known) < MIN_IN_SYSTEM * (1 + level):
+            continue
+        params = {"windows": len(chain), "implied": min(known)}
+        if level:
+            params = {"windows": len(chain), "value": level}
+        code = "frozen" if level else "zero_under_load"
+        yield Finding(code, Severity.CRITICAL, scope, signal, "", params)
 
 
 def _in_system(window: Window, signals: Sequence[Signal]) -> float | None:

@@ -107,6 +107,23 @@ def test_one_window_that_explains_it_clears_the_queue(change: Values) -> None:
     assert ("zero_under_load", "decode", "waiting") not in codes(found)
 
 
+@pytest.mark.parametrize(
+    ("readings", "implied_s", "is_frozen"),
+    [
+        ((2, 2, 2, 2), 600.0, True),  # 10 at any time, and the gauge stopped at 2
+        ((2, 2, 2, 3), 600.0, False),  # it moves
+        ((2, 2, 2, 2), 500.0, False),  # 8.3 on average: 2 in four samples is odd, not impossible
+        ((40, 40, 40, 40), 600.0, False),  # long requests are not in the times yet
+    ],
+)
+def test_a_count_that_stands_while_far_more_run(readings, implied_s, is_frozen) -> None:
+    """M21 for counts: `running` stuck above 0 (Little's law, as for 0)."""
+    windows = [{Signal.RUNNING: gauge(a=value), Signal.ITL: seconds(implied_s)}
+               for value in readings]  # fmt: skip
+    found = cross_checks.over_time({"decode": chain("decode", *windows)})
+    assert codes(found) == ([("frozen", "decode", "running")] if is_frozen else [])
+
+
 def test_an_idle_pool_is_believed() -> None:
     idle = {**LOADED, Signal.QUEUE_TIME: seconds(0, 0), Signal.ITL: seconds(0, 0)}
     assert not cross_checks.over_time({"decode": chain("decode", *[idle] * 6)})
