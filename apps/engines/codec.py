@@ -29,6 +29,8 @@ def window_to_json(window: Window) -> dict[str, Any]:
         data["c"] = window.covered_s
     if window.is_partial:
         data["p"] = True
+    if window.is_conflict:
+        data["x"] = True
     return data
 
 
@@ -48,6 +50,7 @@ def window_from_json(
         source=data["s"],
         covered_s=data.get("c"),
         is_partial=bool(data.get("p")),
+        is_conflict=bool(data.get("x")),
     )
 
 

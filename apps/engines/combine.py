@@ -139,6 +139,7 @@ def merge_windows(windows: Iterable[Window]) -> Window:
         names=names,
         covered_s=sum(window.seconds for window in newest_first),
         is_partial=any(window.is_partial for window in newest_first),
+        is_conflict=any(window.is_conflict for window in newest_first),
     )
 
 

@@ -85,10 +85,10 @@ def evaluate(
         for row in profile.rows(signal, role):
             part = _row(rows.kind, row, reader)
             if part is not None:
+                names = part.names
                 part, reason = _checked(part, rows.unit)
                 if reason and defects is not None:
-                    names = " + ".join(ref.key for term in row.terms for ref in term.any_of)
-                    defects.append(Defect(signal, part.names if part else names, reason))
+                    defects.append(Defect(signal, names, reason))
                 if part is None:
                     continue
             else:

@@ -175,7 +175,8 @@ class Window:
     found; an explicit 0 is an answer. `expected` and `reported` hold worker URLs (for router
     and frontend scopes: their own address). A merged window whose parts leave gaps names the
     time it really covers in `covered_s`. `is_partial`: the source itself said that its answer
-    is incomplete (warnings of a Prometheus or Thanos).
+    is incomplete (warnings of a Prometheus or Thanos). `is_conflict`: copies of one of its
+    targets contradict each other, so that nothing may rest on it.
     """
 
     scope: str
@@ -188,6 +189,7 @@ class Window:
     names: Mapping[Signal, str] = field(default_factory=dict)
     covered_s: float | None = None
     is_partial: bool = False
+    is_conflict: bool = False
 
     @property
     def seconds(self) -> float:

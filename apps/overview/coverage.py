@@ -176,7 +176,12 @@ def signal_rows(viewer: Viewer, deployment: Deployment, now: datetime) -> list[d
 
 
 def banners(loaded: Loaded, report: CoverageReport) -> Iterator[Banner]:
-    """What contradicts a role for long, and figures that cannot be true: one banner each."""
+    """Answers that may be wrong, what contradicts a role for long, and figures that cannot be
+    true: one banner each."""
+    stale = [line for line in report.lines if line.code == "finding.stale_kv_served"]
+    if stale:
+        worst = max(stale, key=lambda line: float(line.params.get("count", 0)))
+        yield Banner(Status.CRIT, Text("found.stale_kv_served", _params(worst.params)))
     lines = {line.code: line for line in report.lines if line.found is Found.CONFLICT}
     for code in _TOLD:
         line = lines.pop(f"finding.{code}", None)

@@ -11,11 +11,14 @@ from datetime import datetime, timedelta
 from math import ceil
 from typing import Any, Final
 
+from django.utils.translation import gettext as _
+
 from apps.commands.models import Command
 from apps.planning import selectors as planning
 from apps.telemetry import selectors as telemetry
 from apps.telemetry.domain.series import Point
 
+from .domain.ladders import LadderChange, ladder_changes
 from .labels import changes
 from .loaded import Loaded
 
@@ -25,6 +28,9 @@ MAX_POINTS: Final = 400
 LONGEST: Final = timedelta(days=90)
 #: Steps offered, in seconds: the stored window, then 2, 5, 10, 30 min, 1, 2, 6, 12 h, 1 d.
 STEPS: Final = (5, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 43200, 86400)
+#: Most changes of bucket bounds that a chart marks, the newest: while releases of an engine are
+#: mixed, the ladder with most requests may alternate.
+MAX_LADDER_CHANGES: Final = 8
 #: From this step on, a chart's last point is the step that still runs.
 LONG_STEP_S: Final = 300
 
@@ -107,7 +113,7 @@ def columns(loaded: Loaded, wanted: Iterable[str], span: Range) -> dict[str, Any
         "step": span.step_s,
         "n": len(times),
         "panels": panels,
-        "events": _events(loaded, span),
+        "events": _events(loaded, span, points),
     }
 
 
@@ -160,11 +166,13 @@ def _evaluated(
     return busy, good
 
 
-def _events(loaded: Loaded, span: Range) -> list[dict[str, Any]]:
+def _events(loaded: Loaded, span: Range, points: list[Point | None]) -> list[dict[str, Any]]:
+    """Commands, and where bucket bounds changed: percentiles on both sides of such a line are not
+    comparable. Oldest first; `label` is a sentence in the reader's language."""
     rows = Command.objects.filter(
         deployment=loaded.deployment, started_at__gte=span.start, started_at__lte=span.end
     )
-    return [
+    commands = [
         {
             "t": row.started_at.isoformat(),
             "kind": "command",
@@ -174,6 +182,24 @@ def _events(loaded: Loaded, span: Range) -> list[dict[str, Any]]:
         for row in rows.order_by("started_at")
         if row.started_at is not None
     ]
+    ladders = [
+        {
+            "t": change.at.isoformat(),
+            "kind": "ladder_change",
+            "latencies": list(change.latencies),
+            "label": _sentence(change),
+        }
+        for change in ladder_changes(points)[-MAX_LADDER_CHANGES:]
+    ]
+    return sorted([*commands, *ladders], key=lambda event: str(event["t"]))
+
+
+def _sentence(change: LadderChange) -> str:
+    names = {"ttft": "TTFT", "tpot": "TPOT"}
+    return _(
+        "The bucket bounds of %(latencies)s changed here; percentiles before and after are not "
+        "comparable."
+    ) % {"latencies": ", ".join(names[name] for name in change.latencies)}
 
 
 def _number(stored: Any) -> float | None:

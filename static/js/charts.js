@@ -119,7 +119,7 @@
     (data.events || []).forEach((event) => {
       const at = local(Date.parse(event.t));
       shapes.push({ type: "line", x0: at, x1: at, yref: "paper", y0: 0, y1: 1, line: { color: ink2, width: 1, dash: "dot" } });
-      notes.push(note({ x: at, yref: "paper", y: 1, yanchor: "top", xanchor: "left", text: " " + event.id, hovertext: event.label || "", font: { size: 10, color: ink2 } }));
+      notes.push(note({ x: at, yref: "paper", y: 1, yanchor: "top", xanchor: "left", text: " " + (event.id || "≠"), hovertext: event.label || "", font: { size: 10, color: ink2 } }));
     });
     const look = layout(times, scale, shapes, notes, box.clientWidth < 760);
     if (name === "busy") look.yaxis.range = [0, 104];

@@ -17,11 +17,12 @@ import pytest
 
 from apps.accounts.domain.authorize import SYSTEM
 from apps.common.fetch import FetchPolicy
+from apps.common.measurement import Drive, State
 from apps.engines import loader
 from apps.engines.window import CounterIncrease, GaugeValue, HistogramIncrease, Signal, Window
 from apps.fleet import services as fleet
-from apps.fleet.models import Accelerator, Worker
-from apps.telemetry import services
+from apps.fleet.models import Accelerator, Deployment, Worker
+from apps.telemetry import selectors, services
 from apps.telemetry.collectors import client, prometheus
 from apps.telemetry.collectors.client import Prometheus
 from apps.telemetry.collectors.pooled import PoolAnswers
@@ -461,6 +462,20 @@ def test_a_late_sample_corrects_its_window_once(source):
     row.reported_count = 1
     row.save()
     assert services.backfill_source(source_id=source.pk, now=now).corrected == 0
+
+
+def test_copies_that_disagree_drive_nothing(source):
+    """M14 from the server to the figure: `hold`, and the source says why."""
+    Worker.objects.filter(name="born").update(
+        url="http://torn:1", metrics_url="http://torn:1/metrics"
+    )
+    collect(source, END)
+    found = selectors.figures(Deployment.objects.get(), datetime.fromtimestamp(END, UTC))
+    assert found.decode is not None
+    assert found.decode.tokens_per_s.state is State.CONFLICT
+    assert not any(found.decode.tokens_per_s.may_drive(drive) for drive in Drive)
+    source.refresh_from_db()
+    assert "copies of 1 targets disagree by more than 20 %" in source.last_error
 
 
 def test_an_engine_listed_under_two_spellings_is_one(source):

@@ -49,6 +49,7 @@ TITLES: Final[Sentences] = {
     "finding.prompt_tokens_disagree": (_("{signal}: not credible"),),
     "finding.counter_stands": (_("{signal}: not credible"),),
     "finding.down_while_serving": (_("{worker} serves, its metrics do not answer"),),
+    "finding.stale_kv_served": (_("{worker}: expired KV was read"), _("Expired KV was read")),
     "finding.decode_prefills": (_("{worker}: decode worker that prefills"),),
     "finding.prefill_decodes": (_("{worker}: prefill worker that decodes"),),
     "finding.label_contradicts": (_("{worker}: a label names another role"),),
@@ -92,6 +93,10 @@ DETAILS: Final[Sentences] = {
     ),
     "found.counter_stands": (_("does not move while {inside} requests ended"),),
     "found.down_while_serving": (_("the router goes on sending requests there"),),
+    "found.stale_kv_served": (
+        _("{worker} was asked {count} times for KV whose lease had run out: answers may be wrong."),
+        _("KV whose lease had run out was read: answers may be wrong."),
+    ),
     "found.decode_prefills": (
         _("Decode worker {worker} computes {share} of its prompt tokens itself, since {since}."),
         _("Decode worker {worker} computes prompt tokens itself."),
@@ -143,6 +148,7 @@ EFFECTS: Final[Sentences] = {
     "effect.commands.unreachable": (_("Reading works, commands do not."),),
     "effect.finding.voids": (_("The figure drives no decision until it is credible."),),
     "effect.finding.told": (_("Its figures are missing though it works."),),
+    "effect.finding.stale_kv": (_("Answers that users got may be wrong, without any error."),),
     "effect_role.decode_prefills": (_("KV transfer fails or is skipped; decode loses capacity."),),
     "effect_role.prefill_decodes": (_("The busy share of prefill is not what it seems."),),
     "effect_role.label_contradicts": (_("Its figures may be in the wrong pool."),),
@@ -171,6 +177,9 @@ FIXES: Final[Sentences] = {
     "fix.check_metric": (_("Compare the engine's own metrics page with its log."),),
     "fix.check_unit": (_("Give the metric its scale (0.01) in a profile of the overlay folder."),),
     "fix.check_endpoint": (_("Open the worker's metrics page; look at its log for errors."),),
+    "fix.check_lease": (
+        _("Requests wait too long for decode: add capacity there, or raise kv_lease_duration."),
+    ),
     "fix.check_transfer": (_("Look for failed KV transfers; check the network between pools."),),
     "fix.check_role": (_("Correct the role in the inventory or the label."),),
 }

@@ -4,7 +4,6 @@ which they fail as a code. Nothing of an answer that is not a Prometheus' is kep
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections.abc import Mapping
 from typing import Any, Final
@@ -27,11 +26,6 @@ _KINDS: Final = {
     "tls": "tls",
 }
 _STATUSES: Final = {401: "unauthorized", 403: "forbidden", 404: "not_prometheus"}
-_DURATION: Final = re.compile(r"([0-9.]+)(ms|s|m|h|d|w|y)")
-_SECONDS: Final = {
-    "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0,
-    "y": 31_536_000.0,
-}  # fmt: skip
 
 
 class ProbeFailed(Exception):
@@ -133,11 +127,3 @@ class Probe:
         if not isinstance(body, dict) or body.get("status") != "success" or "data" not in body:
             raise ProbeFailed("not_prometheus", result.status)
         return body["data"]
-
-
-def seconds(text: str) -> float | None:
-    """A duration as Prometheus writes it (`1m30s`) in seconds; None if it is none."""
-    parts = _DURATION.findall(text)
-    if not parts or "".join(f"{n}{u}" for n, u in parts) != text.strip():
-        return None
-    return sum(float(number) * _SECONDS[unit] for number, unit in parts)

@@ -14,8 +14,6 @@ from dataclasses import dataclass, field
 from itertools import islice, pairwise
 from typing import Any, Final, TypeVar
 
-import yaml
-
 from apps.engines.schema import Profile
 
 from ..domain.addresses import canonical
@@ -101,7 +99,7 @@ class Request:
 class UpState:
     """What `up` says of the addresses: good and fresh, down, or unknown (pushed data has none).
     `texts` holds the spellings of each address, `replicas` the labels that name copies, `pools` the
-    values of the labels that name the pool of each address."""
+    values of the labels that name the pool of each address, `times` when each was scraped well."""
 
     good: frozenset[str]
     known: frozenset[str]
@@ -109,49 +107,26 @@ class UpState:
     replicas: tuple[str, ...]
     spacing_s: float | None
     pools: Mapping[str, PoolKey] = field(default_factory=dict)
-
-
-def scrape_interval(yaml_text: str, jobs: Sequence[str]) -> float | None:
-    """Seconds between scrapes according to a Prometheus' own configuration: the longest of the
-    jobs (all jobs if none is named); None if it says nothing."""
-    try:
-        config = yaml.safe_load(yaml_text)
-        default = str((config.get("global") or {}).get("scrape_interval", "1m"))
-        found = [
-            _seconds(str(job.get("scrape_interval", default)))
-            for job in config.get("scrape_configs") or ()
-            if not jobs or job.get("job_name") in jobs
-        ]
-        return max(found) if found else _seconds(default)
-    except (yaml.YAMLError, AttributeError, ValueError, TypeError):
-        return None
-
-
-def _seconds(text: str) -> float:
-    units = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
-    total, number = 0.0, ""
-    rest = text
-    while rest:
-        if rest[0].isdigit():
-            number, rest = number + rest[0], rest[1:]
-            continue
-        unit = "ms" if rest.startswith("ms") else rest[0]
-        total += float(number) * units[unit] if unit in units else float("nan")
-        number, rest = "", rest[len(unit) :]
-    if number or not total > 0:
-        raise ValueError(text)
-    return total
+    times: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
 
 def up_state(
-    source: Prometheus, labels: Labels, requests: Sequence[Request], *, end: float, max_age_s: float
+    source: Prometheus,
+    labels: Labels,
+    requests: Sequence[Request],
+    *,
+    end: float,
+    max_age_s: float,
+    reach_s: float = 0.0,
 ) -> UpState:
-    """Which addresses were scraped well and recently (one query). Raises SourceFailed."""
+    """Which addresses were scraped well and recently, and when over the last `reach_s` seconds
+    (one query). Raises SourceFailed."""
     selector = Selector(("up",), (*labels.limits(), *_named(labels, requests)))
     # Long enough for two scrapes, so that their distance can be seen.
-    answer = source.ranges(str(selector), max(2.5 * max_age_s, 60.0), end)
+    answer = source.ranges(str(selector), max(2.5 * max_age_s, 60.0, reach_s), end)
     newest: dict[str, tuple[float, float]] = {}
     texts: dict[str, dict[str, None]] = {}
+    times: dict[str, set[float]] = {}
     gaps: list[float] = []
     present: set[str] = set()
     pools: dict[str, PoolKey] = {}
@@ -168,6 +143,7 @@ def up_state(
             pools[address] = tuple(str(metric.get(name, "")) for name in labels.pools)
         try:
             last = (float(values[-1][0]), float(values[-1][1]))
+            times.setdefault(address, set()).update(float(at) for at, up in values if up == "1")
             gaps += [float(b[0]) - float(a[0]) for a, b in pairwise(values)]
         except (TypeError, ValueError, IndexError) as error:
             raise SourceFailed(
@@ -184,6 +160,7 @@ def up_state(
         replicas=labels.replicas or tuple(name for name in REPLICAS if name in present),
         spacing_s=statistics.median(gaps) if gaps else None,
         pools=pools,
+        times={address: sorted(found) for address, found in times.items()},
     )
 
 
@@ -201,16 +178,6 @@ class Samples:
     def defects(self) -> int:
         """Values that were refused: NaN, infinite, or beyond what can be counted."""
         return sum(collector.defects for collector in self.collectors.values())
-
-    @property
-    def seen(self) -> frozenset[str]:
-        """Targets with at least one series, however old."""
-        return frozenset(
-            key
-            for collector in self.collectors.values()
-            for key, copies in collector.copies.items()
-            if any(copy.series for copy in copies.values())
-        )
 
     @property
     def conflicts(self) -> frozenset[str]:

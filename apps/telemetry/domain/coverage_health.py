@@ -83,7 +83,10 @@ _CHECKS: Final = {
     "decode_prefills": "check_transfer",
     "down_while_serving": "check_endpoint",
     "looks_like_percent": "check_unit",
+    "stale_kv_served": "check_lease",
 }
+#: Effects of findings that void no figure; any other: `finding.told`.
+_TOLD: Final = {"stale_kv_served": "finding.stale_kv"}
 
 
 def finding_lines(facts: CoverageFacts) -> Iterable[CoverageLine]:
@@ -97,7 +100,7 @@ def finding_lines(facts: CoverageFacts) -> Iterable[CoverageLine]:
             place_of(finding.scope),
             {**finding.params, "signal": finding.signal.value, "scope": finding.scope,
              "worker": name_of(facts, finding.worker)},
-            (), "finding.voids" if finding.voids else "finding.told",
+            (), "finding.voids" if finding.voids else _TOLD.get(finding.code, "finding.told"),
             _CHECKS.get(finding.code, "check_metric"),
         )  # fmt: skip
     for item in facts.role_findings:

@@ -41,6 +41,7 @@ def over_time(
     """What several consecutive windows of each scope (oldest first, not overlapping) show."""
     found: list[Finding] = []
     for scope, chain in sorted(windows.items()):
+        found += _stale_kv(scope, chain)
         if len(chain) >= MIN_WINDOWS and scope not in EDGES:
             found += _empty(scope, chain)
             found += _frozen(scope, chain)
@@ -60,6 +61,23 @@ def over_time(
     return tuple(found)
 
 
+def _stale_kv(scope: str, chain: Sequence[Window]) -> Iterable[Finding]:
+    """KV that was read after its lease had run out: the client got an answer that may be wrong
+    (metrics research §8). One is enough, in any window; every figure stays what it is."""
+    by_worker: dict[str, float] = {}
+    for window in chain:
+        value = window.values.get(Signal.STALE_KV_SERVED)
+        if isinstance(value, CounterIncrease):
+            for worker, count in value.by_worker.items():
+                by_worker[worker] = by_worker.get(worker, 0.0) + count
+    for worker, count in sorted(by_worker.items()):
+        if count > 0:
+            yield Finding(
+                "stale_kv_served", Severity.CRITICAL, scope, Signal.STALE_KV_SERVED, worker,
+                {"count": count}, voids=False,
+            )  # fmt: skip
+
+
 #: Gauges that count what a histogram of times also implies: its sum per second is the mean number
 #: in that stage (Little's law).
 _IMPLIED: Final = {
@@ -70,18 +88,25 @@ _IMPLIED: Final = {
 
 
 def _empty(scope: str, chain: Sequence[Window]) -> Iterable[Finding]:
-    """A gauge that reads 0 in every window while requests' own times say that several were there
-    (SGLang #8627, #7317)."""
+    """A gauge that reads the same in every window while requests' own times say that far more were
+    there: 0 (SGLang #8627, #7317), or the count at which it stopped. One that stands higher than
+    they say is believed: times are recorded at the end, so long requests are not in them yet."""
     for signal, times in _IMPLIED.items():
         gauges = [window.values.get(signal) for window in chain]
-        if not all(isinstance(gauge, GaugeValue) and gauge.total == 0 for gauge in gauges):
+        levels = {gauge.total if isinstance(gauge, GaugeValue) else None for gauge in gauges}
+        level = levels.pop()
+        if levels or level is None or (level and signal is Signal.KV_USED):
             continue
         implied = [_in_system(window, times) for window in chain]
         known = [value for value in implied if value is not None]
         # Histograms may be stored less often than gauges: two of them have to say it.
-        if len(known) >= 2 and min(known) >= MIN_IN_SYSTEM:
-            params = {"windows": len(chain), "implied": min(known)}
-            yield Finding("zero_under_load", Severity.CRITICAL, scope, signal, "", params)
+        if len(known) < 2 or min(known) < MIN_IN_SYSTEM * (1 + level):
+            continue
+        params = {"windows": len(chain), "implied": min(known)}
+        if level:
+            params = {"windows": len(chain), "value": level}
+        code = "frozen" if level else "zero_under_load"
+        yield Finding(code, Severity.CRITICAL, scope, signal, "", params)
 
 
 def _in_system(window: Window, signals: Sequence[Signal]) -> float | None:

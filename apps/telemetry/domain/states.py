@@ -118,6 +118,9 @@ class View:
                 state = State.PARTIAL
         if value is None and state in (State.OK, State.PARTIAL):
             state = State.NO_DATA
+        elif self.window.is_conflict:
+            # Copies of a target disagree (M14): neither what they say nor that they say nothing.
+            state = State.CONFLICT
         base = Measurement(
             value=None if state is State.NO_TRAFFIC else value,
             unit=unit,

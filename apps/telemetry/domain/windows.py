@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from apps.engines.combine import TargetPart, combine
-from apps.engines.evaluate import evaluate
+from apps.engines.evaluate import Defect, evaluate
 from apps.engines.readings import Reading
 from apps.engines.schema import Profile
 from apps.engines.scraped import ScrapedReader
@@ -135,11 +135,13 @@ def windows_of_tick(
     is_partial: bool = False,
     with_histograms: bool = True,
     phase_s: float = 0.0,
+    refused: list[Defect] | None = None,
 ) -> tuple[Window, ...]:
     """One window per scope from which something answered at `end`. A target that was away for
     longer than its scope is not among those that reported. A tick that did not read histograms
     has none (`with_histograms`): not found is not the same as not read. `phase_s`: targets that
-    are read one after another are up to so far apart, which makes none of them late."""
+    are read one after another are up to so far apart, which makes none of them late. `refused`
+    receives the figures that cannot be and were left out."""
     scopes: dict[str, _Scope] = {}
     last: list[tuple[TargetHistory, Segment]] = []
     for history in histories:
@@ -151,7 +153,7 @@ def windows_of_tick(
                 starts_only_first=segment.starts_only_first,
                 after=segment.after if history.profile.role_label else None,
             )
-            signals = evaluate(history.profile, segment.role, reader)
+            signals = evaluate(history.profile, segment.role, reader, refused)
             if not with_histograms:
                 signals = {s: p for s, p in signals.items() if p.kind is not Kind.HISTOGRAM}
             scope = scopes.setdefault(segment.role, _Scope())

@@ -51,12 +51,14 @@ class CollectResult:
 def claim_due_sources(now: datetime) -> list[UUID]:
     """Sources that are due, each claimed by moving its due time with a conditional UPDATE, so that
     two dispatchers never both enqueue one tick."""
-    due = Source.objects.filter(
-        Q(next_due_at__isnull=True) | Q(next_due_at__lte=now),
-        Q(deployment__isnull=True) | Q(deployment__ended_at__isnull=True),
+    living = Source.objects.filter(
+        Q(deployment__isnull=True) | Q(deployment__ended_at__isnull=True)
     )
     claimed = []
-    for source in due.only("pk", "next_due_at", "interval_s"):
+    for source in living.only("pk", "next_due_at", "interval_s"):
+        at = source.next_due_at
+        if at is not None and at > now and not _is_ahead(source, at, now):
+            continue
         same = Source.objects.filter(pk=source.pk, next_due_at=source.next_due_at)
         if source.next_due_at is None:
             same = Source.objects.filter(pk=source.pk, next_due_at__isnull=True)
@@ -67,11 +69,17 @@ def claim_due_sources(now: datetime) -> list[UUID]:
 
 def _next_due(source: Source, now: datetime) -> datetime:
     """The next time on the source's own beat, after `now` (a late tick does not shift the beat)."""
-    if source.next_due_at is None:
+    if source.next_due_at is None or _is_ahead(source, source.next_due_at, now):
         return now + timedelta(seconds=source.interval_s)
     passed = max(0.0, (now - source.next_due_at).total_seconds())
     steps = int(passed // source.interval_s) + 1
     return source.next_due_at + timedelta(seconds=steps * source.interval_s)
+
+
+def _is_ahead(source: Source, at: datetime, now: datetime) -> bool:
+    """True if a time of the source lies so far in the future that our own clock must have been
+    ahead when it was written (M12): waiting for it would stop the collecting."""
+    return (at - now).total_seconds() > 2 * source.interval_s
 
 
 def collect_source(*, source_id: UUID | str, now: datetime, owner: str) -> CollectResult | None:
@@ -92,6 +100,8 @@ def collect_source(*, source_id: UUID | str, now: datetime, owner: str) -> Colle
 
 def _is_doubled(source: Source, now: datetime) -> bool:
     if source.last_ok_at is None or source.last_ok_at == now:
+        return False
+    if _is_ahead(source, source.last_ok_at, now):
         return False
     return (now - source.last_ok_at).total_seconds() < 0.4 * source.interval_s
 

@@ -19,7 +19,8 @@ from apps.fleet import selectors as fleet
 
 from ..collectors import prometheus as collector
 from ..collectors.client import Prometheus, SourceFailed
-from ..collectors.probe import Probe, ProbeFailed, seconds
+from ..collectors.intervals import seconds
+from ..collectors.probe import Probe, ProbeFailed
 from ..collectors.prometheus import Labels, Request
 from ..collectors.promql import Matcher, Selector, any_of, label
 from ..collectors.ranges import Span

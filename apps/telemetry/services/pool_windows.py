@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from uuid import UUID
 
 from apps.engines.evaluate import SELF
 from apps.engines.schema import Evidence, Ref, Row, Term
@@ -12,6 +13,7 @@ from apps.engines.window import Signal, Window
 
 from ..collectors.pooled import PoolAnswers, PoolKey
 from ..domain.windows import TargetHistory, segments
+from .tick import DeploymentTick
 
 
 def with_pools(
@@ -73,3 +75,14 @@ def _counter(ref: Ref, end: str) -> Ref:
         evidence=Evidence.DOCUMENTED,
         source="sum and count of a histogram",
     )
+
+
+def members_of(
+    tick: DeploymentTick, window: Window, pools: Mapping[UUID, PoolKey]
+) -> dict[str, PoolKey]:
+    """The pool of each owner of a window that is read with its pool."""
+    return {
+        tick.owners[target.pk]: pools[target.pk]
+        for target in tick.targets
+        if target.pk in pools and tick.roles_now[target.pk] == window.scope
+    }

@@ -26,7 +26,8 @@ from apps.common.fetch import FetchError, fetch, split_url
 from apps.engines.exposition import parse
 from apps.fleet import connect
 
-from ..collectors.probe import Probe, ProbeFailed, check_status, code_of, seconds
+from ..collectors.intervals import seconds
+from ..collectors.probe import Probe, ProbeFailed, check_status, code_of
 from ..domain.recognise import profile_of
 
 #: Longest a test may take, in seconds.

@@ -14,20 +14,23 @@ from zlib import crc32
 from django.core.cache import cache
 
 from apps.engines import loader
+from apps.engines.evaluate import Defect
 from apps.engines.readings import Reading
-from apps.engines.window import Window
 from apps.fleet import connect
 from apps.fleet.domain.spans import cuts
 
 from ..collectors import client, pooled, prometheus
 from ..collectors.client import Failure, Prometheus, SourceFailed
+from ..collectors.intervals import scrape_interval
 from ..collectors.pooled import PoolKey
 from ..collectors.prometheus import Labels, Request, Samples, UpState
 from ..collectors.ranges import Span
 from ..domain.addresses import canonical
+from ..domain.refused import sentence
 from ..domain.windows import window_start, windows_of_tick
 from ..models import Source, StoredWindow, Target, TargetScope
-from .pool_windows import with_pools
+from .pool_windows import members_of, with_pools
+from .silence import with_silence
 from .tick import Collected, DeploymentTick, history_of
 
 #: A difference over fewer scrapes says more about their phase than about the engine.
@@ -40,7 +43,6 @@ STAGGER_ABOVE_POOLS: Final = 40
 #: known: raw samples cost a Prometheus less than an exact increase per pool (measured).
 SINGLE_TARGETS: Final = 1500
 _INTERVAL_KNOWN_S: Final = 600
-NOTHING: Final = Reading({}, {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +135,17 @@ def _collect(
         2.0 * (scrape_s or interval_s),
     )
     requests = [_request(target, True) for tick in ticks for target in tick.targets]
-    up = prometheus.up_state(asked, labels, requests, end=end.timestamp(), max_age_s=max_age_s)
+    longest_s = max(_window_s(tick, scrape_s) for tick in ticks)
+    if start is not None:
+        longest_s = (end - start).total_seconds()
+    up = prometheus.up_state(
+        asked,
+        labels,
+        requests,
+        end=end.timestamp(),
+        max_age_s=max_age_s,
+        reach_s=longest_s + interval_s + 2.2 * (scrape_s or interval_s),
+    )
     scrape_s = scrape_s or up.spacing_s
     plans = _plans(source, ticks, end, scrape_s)
     if start is not None:
@@ -155,17 +167,14 @@ def _collect(
     )
     samples = prometheus.read(asked, labels, requests, up, stored=stored, span=span)
     requested = {request.key for request in requests}
-    # Seen well by the server, but without a series that its profile reads (an engine before its
-    # first request): it answered, as it does to the direct collector, and has nothing to say.
-    silent = {
-        str(target.pk)
+    seen_well = {
+        str(target.pk): up.times.get(canonical(target.url, labels.same_hosts), ())
         for plan in plans
         for target in plan.tick.targets
-        if canonical(target.url, labels.same_hosts) in up.good
-    } - samples.seen
+    }
     for plan in plans:
-        _windows(source, asked, plan, samples, span, requested, silent, result, trace, pools)
-    result.warning = _warning(samples)
+        _windows(source, asked, plan, samples, span, requested, seen_well, result, trace, pools)
+    result.warning = _warning(samples, result.refused)
     return result
 
 
@@ -234,7 +243,7 @@ def _scrape_interval(source: Source, asked: Prometheus, labels: Labels) -> float
     key = f"telemetry.scrape_interval.{source.pk}.{crc32(repr((source.url, labels)).encode())}"
     known = cache.get(key)
     if known is None:
-        known = prometheus.scrape_interval(asked.configuration(), labels.jobs) or 0.0
+        known = scrape_interval(asked.configuration(), labels.jobs) or 0.0
         cache.set(key, known, _INTERVAL_KNOWN_S)
     return float(known) or None
 
@@ -308,7 +317,7 @@ def _windows(
     samples: Samples,
     span: Span,
     requested: set[str],
-    silent: set[str],
+    seen_well: Mapping[str, Sequence[float]],
     result: Collected,
     trace: str,
     pools: Mapping[UUID, PoolKey],
@@ -324,42 +333,34 @@ def _windows(
             readings = collector.readings(
                 str(target.pk), mine, keep_all=bool(cuts(spans, plan.start, end))
             )
-        if not readings and str(target.pk) in silent:
-            readings = [(plan.start, NOTHING), (end, NOTHING)]
+            readings = with_silence(readings, seen_well[str(target.pk)], mine)
         if readings:
             result.answered.add(target.pk)
         else:
             result.errors[target.pk] = "the Prometheus does not scrape it, or sees it down"
         histories.append(history_of(tick, target, readings))
-    conflicts = samples.conflicts & {str(target.pk) for target in tick.targets}
+    torn = {tick.roles_now[t.pk] for t in tick.targets if str(t.pk) in samples.conflicts}
     windows = windows_of_tick(
         histories,
         start=plan.start,
         end=end,
         expected=tick.expected,
-        source=_trace(source, asked, tick, span, bool(conflicts)) + trace,
-        is_partial=asked.is_partial or bool(conflicts),
+        source=_trace(source, asked, tick, span, bool(torn)) + trace,
+        is_partial=asked.is_partial,
         with_histograms=plan.has_histograms and not samples.lacking,
         phase_s=span.scrape_s,
+        refused=result.refused,
     )
     if plan.has_histograms and not samples.lacking and pools:
         by_key = {history.owner: history for history in histories}
         windows = tuple(
-            with_pools(window, _members(tick, window, pools), by_key, samples.pools)
+            with_pools(window, members_of(tick, window, pools), by_key, samples.pools)
             for window in windows
         )
-    result.windows += [(tick.deployment.pk, window) for window in windows]
-
-
-def _members(
-    tick: DeploymentTick, window: Window, pools: Mapping[UUID, PoolKey]
-) -> dict[str, PoolKey]:
-    """The pool of each owner of a window that is read with its pool."""
-    return {
-        tick.owners[target.pk]: pools[target.pk]
-        for target in tick.targets
-        if target.pk in pools and tick.roles_now[target.pk] == window.scope
-    }
+    for window in windows:
+        if window.scope in torn:
+            window = replace(window, is_partial=True, is_conflict=True)
+        result.windows.append((tick.deployment.pk, window))
 
 
 def _trace(
@@ -375,8 +376,8 @@ def _trace(
     return f"{source.name} ({'; '.join(parts)})"
 
 
-def _warning(samples: Samples) -> str:
-    parts = []
+def _warning(samples: Samples, refused: Sequence[Defect]) -> str:
+    parts = [sentence((), refused)] if refused else []
     if samples.lacking:
         parts.append(f"no histograms: {samples.lacking}")
     if samples.native:

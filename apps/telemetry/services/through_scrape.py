@@ -11,6 +11,7 @@ from apps.engines.readings import Reading, from_json
 from apps.fleet import connect
 
 from ..collectors.scrape import TargetRequest, scrape
+from ..domain.refused import sentence
 from ..domain.windows import window_start, windows_of_tick
 from ..models import Sample, Source
 from .tick import Collected, DeploymentTick, history_of
@@ -45,8 +46,10 @@ def collect(source: Source, ticks: Sequence[DeploymentTick], deadline_s: float) 
             end=tick.at,
             expected=tick.expected,
             source=f"{source.name} (direct scrape)",
+            refused=result.refused,
         )
         result.windows += [(tick.deployment.pk, window) for window in windows]
+    result.warning = sentence((r.defects for r in result.readings.values()), result.refused)
     return result
 
 

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from uuid import UUID
 
 from apps.engines import loader
+from apps.engines.evaluate import Defect
 from apps.engines.readings import Reading
 from apps.engines.window import Window
 from apps.fleet import selectors as fleet
@@ -53,7 +54,7 @@ class DeploymentTick:
 class Collected:
     """What a collector brought back. `error` is set when the source as a whole failed, `kind` says
     how (`apps.telemetry.collectors.client.Failure`); `warning` is what a tick that worked lacks.
-    `requests` counts what was asked of a Prometheus."""
+    `refused` are figures that cannot be; `requests` counts what was asked of a Prometheus."""
 
     at: datetime | None = None
     windows: list[tuple[UUID, Window]] = field(default_factory=list)
@@ -63,6 +64,7 @@ class Collected:
     error: str = ""
     kind: str = ""
     warning: str = ""
+    refused: list[Defect] = field(default_factory=list)
     requests: int = 0
 
 

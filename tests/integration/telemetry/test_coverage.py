@@ -12,7 +12,7 @@ from apps.accounts.domain.authorize import SYSTEM
 from apps.common.clock import utcnow
 from apps.common.measurement import State
 from apps.engines.codec import window_from_json, window_to_json
-from apps.engines.window import GaugeValue, HistogramIncrease, Signal, Window
+from apps.engines.window import CounterIncrease, GaugeValue, HistogramIncrease, Signal, Window
 from apps.fleet.models import Backend
 from apps.fleet.services import connect_backend
 from apps.overview import coverage as read_model
@@ -223,6 +223,28 @@ def test_the_page_shows_the_level_and_what_lasts(metric_fleet) -> None:
     page = overview.deployment_page(SYSTEM, "chat", fleet.at)
     (banner,) = [item for item in page.banners if item.text.code == "found.decode_prefills"]
     assert (banner.text.params["worker"], banner.text.params["share"]) == ("d0", 0.05)
+
+
+def test_answers_that_may_be_wrong_are_a_banner(metric_fleet) -> None:
+    """From the stored windows through the check to the page."""
+    fleet = metric_fleet
+    serve_and_collect(fleet)
+    row = StoredWindow.objects.filter(scope="prefill").latest("end")
+    window = window_from_json(row.payload, scope="prefill", start=row.start, end=row.end)
+    late = CounterIncrease(3, {fleet.url("p0"): 3, fleet.url("p1"): 0})
+    row.payload = window_to_json(
+        replace(window, values={**window.values, Signal.STALE_KV_SERVED: late})
+    )
+    row.save()
+    services.check_deployment(deployment_id=fleet.deployment.pk, now=fleet.at)
+    _, found = lines(fleet)
+    line = found["finding.stale_kv_served"]
+    assert (line.params["worker"], line.effect, line.fix) == (
+        "p0", "finding.stale_kv", "check_lease",
+    )  # fmt: skip
+    page = overview.deployment_page(SYSTEM, "chat", fleet.at)
+    (banner,) = [item for item in page.banners if item.text.code == "found.stale_kv_served"]
+    assert (banner.status.value, banner.text.params["count"]) == ("crit", 3)
 
 
 def test_a_real_prometheus_tells_pod_labels_and_names(

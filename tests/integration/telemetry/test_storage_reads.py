@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -117,3 +117,22 @@ def test_the_fleet_needs_as_many_queries_for_many_as_for_one(metric_fleet):
         )
         evaluate(deployment_id=row.pk, now=metric_fleet.at)
     assert queries() == one <= 10
+
+
+def test_a_change_of_bounds_is_marked_on_the_charts_m19(metric_fleet):
+    """From the stored windows to the answer of the series: the line and a sentence."""
+    change = T0 + timedelta(minutes=3)
+    store(metric_fleet, *minutes(T0, 3), *minutes(change, 3, bounds=(8.0, 9.0)))
+    now = T0 + timedelta(minutes=6)
+
+    def events(start):
+        found = overview.deployment_series(
+            SYSTEM, "chat", now, panels=("ttft",), start=start, end=now
+        )
+        return found["events"]
+
+    (event,) = events(T0 - timedelta(minutes=10))
+    assert (event["kind"], event["latencies"]) == ("ladder_change", ["ttft"])
+    assert change < datetime.fromisoformat(event["t"]) <= change + timedelta(minutes=1)
+    assert event["label"].startswith("The bucket bounds of TTFT changed here")
+    assert events(change + timedelta(minutes=1)) == [], "one ladder only: nothing to mark"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -133,6 +134,9 @@ def test_storage_keeps_everything_and_is_json():
     )  # fmt: skip
     data = json.loads(json.dumps(window_to_json(found), allow_nan=False))
     assert window_from_json(data, scope=found.scope, start=found.start, end=found.end) == found
+    torn = replace(found, is_partial=True, is_conflict=True)
+    data = json.loads(json.dumps(window_to_json(torn)))
+    assert window_from_json(data, scope=torn.scope, start=torn.start, end=torn.end) == torn
 
 
 def test_a_signal_unknown_to_this_release_is_left_out():

@@ -8,9 +8,9 @@ from datetime import timedelta
 import pytest
 
 from apps.common.measurement import Drive, State
-from apps.engines.window import HistogramIncrease, Signal, SignalValue, Window
+from apps.engines.window import CounterIncrease, HistogramIncrease, Signal, SignalValue, Window
 from apps.telemetry.domain import credibility, cross_checks
-from apps.telemetry.domain.credibility import Finding
+from apps.telemetry.domain.credibility import Finding, Severity
 from apps.telemetry.domain.cross_checks import TargetState
 
 from .test_build import DECODE, NOW, PREFILL, ROUTER, count, figures, gauge, hist, window
@@ -105,6 +105,23 @@ def test_one_window_that_explains_it_clears_the_queue(change: Values) -> None:
     windows = chain("decode", LOADED, LOADED, {**LOADED, **change}, LOADED)
     found = cross_checks.over_time({"decode": windows})
     assert ("zero_under_load", "decode", "waiting") not in codes(found)
+
+
+@pytest.mark.parametrize(
+    ("readings", "implied_s", "is_frozen"),
+    [
+        ((2, 2, 2, 2), 600.0, True),  # 10 at any time, and the gauge stopped at 2
+        ((2, 2, 2, 3), 600.0, False),  # it moves
+        ((2, 2, 2, 2), 500.0, False),  # 8.3 on average: 2 in four samples is odd, not impossible
+        ((40, 40, 40, 40), 600.0, False),  # long requests are not in the times yet
+    ],
+)
+def test_a_count_that_stands_while_far_more_run(readings, implied_s, is_frozen) -> None:
+    """M21 for counts: `running` stuck above 0 (Little's law, as for 0)."""
+    windows = [{Signal.RUNNING: gauge(a=value), Signal.ITL: seconds(implied_s)}
+               for value in readings]  # fmt: skip
+    found = cross_checks.over_time({"decode": chain("decode", *windows)})
+    assert codes(found) == ([("frozen", "decode", "running")] if is_frozen else [])
 
 
 def test_an_idle_pool_is_believed() -> None:
@@ -227,6 +244,18 @@ def test_metrics_that_are_down_while_the_worker_serves() -> None:
     ]
     (found,) = cross_checks.over_time({}, states)
     assert (found.code, found.worker, found.voids) == ("down_while_serving", "a", False)
+
+
+def test_kv_read_after_its_lease_is_told_at_once_and_voids_nothing() -> None:
+    """vLLM's notices after expiry: the client got HTTP 200, nothing else shows it."""
+    quiet: Values = {Signal.STALE_KV_SERVED: CounterIncrease(0, {"a": 0, "b": 0})}
+    once: Values = {Signal.STALE_KV_SERVED: CounterIncrease(3, {"a": 3, "b": 0})}
+    assert not cross_checks.over_time({"prefill": chain("prefill", quiet, quiet)})
+    (found,) = cross_checks.over_time({"prefill": chain("prefill", once, quiet, once)})
+    assert (found.code, found.worker, found.params) == ("stale_kv_served", "a", {"count": 6})
+    assert (found.severity, found.voids) == (Severity.CRITICAL, False)
+    before = figures(window("router", ROUTER), {"prefill": window("prefill", PREFILL, urls=("a",))})
+    assert credibility.apply(before, [found]) == before
 
 
 # --- what findings do

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from apps.engines import loader
 from apps.telemetry.collectors import promql
+from apps.telemetry.collectors.intervals import scrape_interval
 from apps.telemetry.collectors.naming import Piece, resolve
-from apps.telemetry.collectors.prometheus import Labels, Request, read, scrape_interval, up_state
+from apps.telemetry.collectors.prometheus import Labels, Request, read, up_state
 from apps.telemetry.collectors.promql import Matcher, Selector
 from apps.telemetry.collectors.ranges import Span
 from apps.telemetry.domain.addresses import canonical
