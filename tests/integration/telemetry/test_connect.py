@@ -22,7 +22,7 @@ from apps.accounts import services as accounts
 from apps.accounts.domain.authorize import SYSTEM, NotAllowed, Role, ScopeKind, Viewer
 from apps.accounts.selectors import viewer_for
 from apps.audit.models import AuditEvent
-from apps.telemetry.collectors.probe import seconds
+from apps.telemetry.collectors.intervals import seconds
 from apps.telemetry.models import ConnectDraft
 from apps.telemetry.services import connect, drafts, source_test
 from apps.telemetry.services.discover import find_at_addresses, find_in_prometheus
