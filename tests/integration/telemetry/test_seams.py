@@ -3,6 +3,7 @@ hardware, stored windows and roll-ups."""
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from datetime import timedelta
@@ -19,12 +20,13 @@ from apps.telemetry import selectors, services
 from apps.telemetry.collectors.pooled import PoolAnswers
 from apps.telemetry.domain.windows import TargetHistory
 from apps.telemetry.models import RollUpMark, Source, StoredWindow
-from apps.telemetry.services import backfill, tick
+from apps.telemetry.services import backfill, collect, hardware, tick
 from apps.telemetry.services.pool_windows import with_pools
 from apps.telemetry.services.sources import sync_targets
 from apps.telemetry.services.store import store_windows
 
 from .conftest import T0, Fleet
+from .test_prometheus_client import Server
 
 
 def window(
@@ -148,3 +150,32 @@ def test_an_exporter_with_a_password_in_its_address_is_refused(metric_fleet: Fle
         )
     source.refresh_from_db()
     assert source.parameters == {}
+
+
+def test_the_longest_collect_keeps_its_lease():
+    """Hardware is asked after the Prometheus; what both brought is read and written after that."""
+    waiting = collect.PROMETHEUS_DEADLINE_S + hardware.DEADLINE_S
+    assert waiting + 15 <= collect.LEASE_S
+
+
+@pytest.mark.django_db
+def test_gauges_of_exporters_may_be_two_slow_scrapes_old(metric_fleet: Fleet, settings):
+    """Scrapes every 60 s make windows of 240 s; the fresh span of a tick would be 30 s or less."""
+    server = Server()
+    try:
+        row = {"metric": {"__name__": "DCGM_FI_DEV_POWER_USAGE"}, "value": [1, "1"]}
+        data = {"resultType": "vector", "result": [row]}
+        server.body = json.dumps({"status": "success", "data": data}).encode()
+        settings.FULCRUM_LOOPBACK_PORTS = frozenset({server.port})
+        source = metric_fleet.source()
+        source.kind, source.url = "prometheus", f"http://127.0.0.1:{server.port}"
+        span = T0, T0 + timedelta(seconds=240)
+        prepared = tick.prepare(source, metric_fleet.deployment, (), span[1])
+        spans = {metric_fleet.deployment.pk: span}
+        hardware._through_prometheus(source, {}, spans, {}, [prepared])
+    finally:
+        server.stop()
+    asked = [form["query"][0] for _, _, form, _ in server.seen]
+    oldest = span[1].timestamp() - 120
+    gauges = [query for query in asked if "POWER_USAGE" in query and "timestamp" in query]
+    assert gauges and all(f">= {oldest:.3f}" in query for query in gauges)
