@@ -76,7 +76,7 @@ def roll_up(*, now: datetime, limit: int = 5000) -> RollUpResult:
         for key, _ in found_due:
             try:
                 found = _make(key, now)
-            except RollUpRefused as error:
+            except (RollUpRefused, blocks.UnknownBlock) as error:
                 log.warning("roll-up refused: %s", error)
                 refused += 1
                 continue

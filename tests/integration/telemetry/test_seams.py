@@ -19,7 +19,7 @@ from apps.fleet.services import record_role
 from apps.telemetry import selectors, services
 from apps.telemetry.collectors.pooled import PoolAnswers
 from apps.telemetry.domain.windows import TargetHistory
-from apps.telemetry.models import RollUpMark, Source, StoredWindow
+from apps.telemetry.models import RollUp1h, RollUpMark, Source, StoredWindow
 from apps.telemetry.services import backfill, collect, hardware, tick
 from apps.telemetry.services.pool_windows import with_pools
 from apps.telemetry.services.sources import sync_targets
@@ -179,3 +179,17 @@ def test_gauges_of_exporters_may_be_two_slow_scrapes_old(metric_fleet: Fleet, se
     oldest = span[1].timestamp() - 120
     gauges = [query for query in asked if "POWER_USAGE" in query and "timestamp" in query]
     assert gauges and all(f">= {oldest:.3f}" in query for query in gauges)
+
+
+@pytest.mark.django_db
+def test_a_block_that_cannot_be_read_stops_no_other(metric_fleet: Fleet):
+    """As a newer release, or a broken disk, may leave one."""
+    owner = metric_fleet.deployment.pk
+    store_windows([(owner, window(0, 60))])
+    now = T0 + timedelta(hours=30)
+    services.roll_up(now=now)
+    RollUp1h.objects.update(is_sealed=True, payload=b"not a block")
+    store_windows([(owner, window(60, 120)), (owner, window(86_400, 86_460))])
+    found = services.roll_up(now=now)
+    assert found.refused >= 1
+    assert RollUp1h.objects.filter(start__gt=T0).exists()
