@@ -11,14 +11,19 @@ from __future__ import annotations
 import ipaddress
 import socket
 import ssl
+import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 import requests
 from requests.adapters import HTTPAdapter
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import HTTPError, ReadTimeoutError
 
 #: Never reachable, whatever the allow-list says (cloud metadata and unroutable ranges).
@@ -95,20 +100,87 @@ class FetchResult:
         return json.loads(self.body)
 
 
+class _Watch:
+    """Ends the connections of one request at its deadline. The time-out of a socket starts anew
+    with each byte, so that a server that drips its headers would hold a worker as long as it
+    likes."""
+
+    def __init__(self, seconds: float) -> None:
+        self.is_over = False
+        self._sockets: list[socket.socket] = []
+        self._lock = threading.Lock()
+        self._timer = threading.Timer(seconds, self._end)
+        self._timer.daemon = True
+
+    def __enter__(self) -> _Watch:
+        self._token = _WATCH.set(self)
+        self._timer.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._timer.cancel()
+        _WATCH.reset(self._token)
+        with self._lock:
+            for copy in self._sockets:
+                copy.close()
+            self._sockets.clear()
+
+    def add(self, connected: socket.socket) -> None:
+        """A copy of the handle: TLS takes the first one over."""
+        with self._lock:
+            self._sockets.append(connected.dup())
+            if self.is_over:
+                connected.shutdown(socket.SHUT_RDWR)
+
+    def _end(self) -> None:
+        with self._lock:
+            self.is_over = True
+            for copy in self._sockets:
+                with suppress(OSError):
+                    copy.shutdown(socket.SHUT_RDWR)
+
+
+_WATCH: Final[ContextVar[_Watch]] = ContextVar("_WATCH")
+
+
+class _Connection(HTTPConnection):
+    def _new_conn(self) -> socket.socket:
+        made = super()._new_conn()
+        _WATCH.get().add(made)
+        return made
+
+
+class _TlsConnection(HTTPSConnection):
+    def _new_conn(self) -> socket.socket:
+        made = super()._new_conn()
+        _WATCH.get().add(made)
+        return made
+
+
+class _Pool(HTTPConnectionPool):
+    ConnectionCls = _Connection
+
+
+class _TlsPool(HTTPSConnectionPool):
+    ConnectionCls = _TlsConnection
+
+
 class _PinnedAdapter(HTTPAdapter):
     """Connects to a checked address while Host and SNI keep the original name. Trusts the host's
     own authorities (and `SSL_CERT_FILE`) beside the bundled ones: a Prometheus inside a company
     often has a certificate of the company."""
 
-    def __init__(self, host: str) -> None:
-        self._host = host
+    def __init__(self, scheme: str, host: str) -> None:
+        self._scheme, self._host = scheme, host
         super().__init__(max_retries=0)
 
     def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
-        kwargs["ssl_context"] = ssl.create_default_context()
-        kwargs["assert_hostname"] = self._host
-        kwargs["server_hostname"] = self._host
+        if self._scheme == "https":
+            kwargs["ssl_context"] = ssl.create_default_context()
+            kwargs["assert_hostname"] = self._host
+            kwargs["server_hostname"] = self._host
         super().init_poolmanager(*args, **kwargs)
+        self.poolmanager.pool_classes_by_scheme = {"http": _Pool, "https": _TlsPool}
 
 
 def resolve(host: str, port: int, policy: FetchPolicy) -> str:
@@ -171,21 +243,46 @@ def fetch(
     target = f"{scheme}://{literal}:{port}{path}"
     session = requests.Session()
     session.trust_env = False
-    if scheme == "https":
-        session.mount("https://", _PinnedAdapter(host))
+    session.mount(f"{scheme}://", _PinnedAdapter(scheme, host))
     sent_headers = dict(headers or {})
     sent_headers["Host"] = host if port in (80, 443) else f"{host}:{port}"
     started = time.monotonic()
+    with _Watch(total_s) as watch:
+        try:
+            answer, body = _exchange(
+                session,
+                method,
+                target,
+                {"headers": sent_headers, "json": json_body, "data": data},
+                timeout=(connect_s, total_s),
+                max_bytes=policy.max_bytes,
+            )
+        except FetchError as error:
+            if watch.is_over and error.sent and error.kind != "timeout":
+                raise FetchError(
+                    "the answer did not come in time", sent=True, kind="timeout"
+                ) from error
+            raise
+        if watch.is_over:  # what ended with the connection may be half of it
+            raise FetchError("the answer took too long", sent=True, kind="timeout")
+    if 300 <= answer.status_code < 400 and answer.status_code != 304:
+        raise FetchError("the server redirects; redirects are refused", sent=True, kind="redirect")
+    return FetchResult(answer.status_code, body, dict(answer.headers), time.monotonic() - started)
+
+
+def _exchange(
+    session: requests.Session,
+    method: str,
+    target: str,
+    content: Mapping[str, Any],
+    *,
+    timeout: tuple[float, float],
+    max_bytes: int,
+) -> tuple[requests.Response, bytes]:
+    started = time.monotonic()
     try:
         answer = session.request(
-            method,
-            target,
-            headers=sent_headers,
-            json=json_body,
-            data=data,
-            timeout=(connect_s, total_s),
-            allow_redirects=False,
-            stream=True,
+            method, target, timeout=timeout, allow_redirects=False, stream=True, **content
         )
     except requests.ConnectTimeout as error:
         raise FetchError("no answer to the connection", sent=False, kind="connect") from error
@@ -198,13 +295,10 @@ def fetch(
     except requests.RequestException as error:
         raise FetchError("the answer did not come in time", sent=True, kind="timeout") from error
     try:
-        body = _read_capped(answer, policy.max_bytes, started + total_s)
+        return answer, _read_capped(answer, max_bytes, started + timeout[1])
     finally:
         answer.close()
         session.close()
-    if 300 <= answer.status_code < 400 and answer.status_code != 304:
-        raise FetchError("the server redirects; redirects are refused", sent=True, kind="redirect")
-    return FetchResult(answer.status_code, body, dict(answer.headers), time.monotonic() - started)
 
 
 def _tls_error(error: Exception) -> FetchError:

@@ -454,6 +454,11 @@ def test_a_late_sample_corrects_its_window_once(source):
     row.payload = {**whole, "r": ["http://steady:1"]}
     row.reported_count = 1
     row.save()
+    # Windows of hardware have reporters of their own, which say nothing of late engines.
+    StoredWindow.objects.create(
+        deployment=row.deployment, scope="decode/device", start=row.start, end=row.end,
+        payload=whole, expected_count=4, reported_count=3,
+    )  # fmt: skip
     now = datetime.fromtimestamp(END + 90, UTC)
     assert services.backfill_source(source_id=source.pk, now=now).corrected == 1
     row.refresh_from_db()

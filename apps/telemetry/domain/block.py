@@ -199,9 +199,12 @@ def _of_worker(found: Sequence[Mapping[str, float] | None], url: str) -> list[fl
 
 def decode(payload: bytes | memoryview) -> Block:
     """The reverse of `encode`. Raises UnknownBlock."""
-    data = zlib.decompress(payload)
-    (length,) = struct.unpack_from("<I", data)
-    header = json.loads(data[4 : 4 + length])
+    try:
+        data = zlib.decompress(payload)
+        (length,) = struct.unpack_from("<I", data)
+        header = json.loads(data[4 : 4 + length])
+    except (zlib.error, struct.error, ValueError) as error:
+        raise UnknownBlock("not a block") from error
     if header["v"] != VERSION:
         raise UnknownBlock(f"version {header['v']}")
     count, workers = header["n"], len(header["u"])

@@ -105,20 +105,6 @@ def figures_over(deployment: Deployment, end: datetime, span_s: float) -> Deploy
     )
 
 
-def newest_windows(deployment: Deployment) -> dict[str, list[Window]]:
-    """By scope its newest window, and its newest with histograms where that is an older one."""
-    index = _index(StoredWindow.objects.filter(deployment=deployment), 120.0)
-    windows = _Windows()
-    newest: dict[str, list[Slot]] = {}
-    for scope, found in index.items():
-        both = [max(found.slots, key=lambda slot: slot.end)]
-        if found.with_histograms:
-            both.append(max(found.with_histograms, key=lambda slot: slot.end))
-        newest[scope] = list({slot.key: slot for slot in both}.values())
-    windows.fetch([slot for slots in newest.values() for slot in slots])
-    return {scope: windows.of(slots) for scope, slots in newest.items()}
-
-
 def _figures(
     deployment: Deployment,
     *,
@@ -277,8 +263,13 @@ def _reach_back(
             continue
         mine = index.setdefault(scope, _Index())
         earliest = min((slot.start for slot in mine.slots), default=end)
+        reached: datetime | None = None
         for slot in slots:
             if slot.end <= earliest:
                 window = to_window(slot, scope)
+                # Where counters and histograms tile apart, the first part of one use may start
+                # before the last part of the other ends; what is covered is counted already.
+                window = replace(window, start=max(window.start, reached or window.start))
+                reached = window.end
                 mine.slots.append(Slot(windows.add(window), window.start, window.end))
                 mine.with_histograms.append(mine.slots[-1])

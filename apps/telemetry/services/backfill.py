@@ -19,10 +19,10 @@ from apps.common.secretbox import SecretUnreadable
 from apps.engines.window import Window
 
 from ..domain.gaps import Piece, gaps, pieces
-from ..models import Source, SourceKind, SourceState, StoredWindow
+from ..models import LatestFigures, Source, SourceKind, SourceState, StoredWindow
 from . import through_prometheus
 from .collect import headers_of, ticks_of
-from .store import store_windows
+from .store import has_histograms, store_windows
 from .tick import DeploymentTick
 
 log = logging.getLogger(__name__)
@@ -105,6 +105,10 @@ def _tried(source: Source, piece: Piece) -> str:
     return f"telemetry.backfill.{source.pk}.{piece.start.timestamp()}.{piece.end.timestamp()}"
 
 
+def _looked(source: Source, end: datetime) -> str:
+    return f"telemetry.late.{source.pk}.{end.timestamp()}"
+
+
 def _ticks_at(source: Source, end: datetime) -> list[DeploymentTick]:
     """The deployments as of a window's end; its tick was later by the source's delay."""
     delay = timedelta(seconds=float(source.parameters.get("delay_s", 0)))
@@ -114,7 +118,9 @@ def _ticks_at(source: Source, end: datetime) -> list[DeploymentTick]:
 def _missing(
     source: Source, present: list[DeploymentTick], now: datetime, since: datetime
 ) -> list[Piece]:
-    witnesses = [tick.deployment.pk for tick in present[:_WITNESSES]]
+    # Those whose windows are newest: one that serves nobody would show a gap, or nothing at all.
+    latest = LatestFigures.objects.filter(deployment__in=[tick.deployment.pk for tick in present])
+    witnesses = list(latest.order_by("-newest_end", "pk").values_list("pk", flat=True)[:_WITNESSES])
     rows = StoredWindow.objects.filter(
         deployment__in=witnesses, end__gt=since - timedelta(hours=1), end__lte=now
     )
@@ -133,7 +139,9 @@ def _correct(
         deployment__in=[tick.deployment.pk for tick in present],
         end__gt=now - timedelta(seconds=LATE_TO_S),
         end__lte=now - timedelta(seconds=LATE_FROM_S),
-    ).order_by("end")
+    )
+    # Hardware is not collected again, and who reported there is not counted by `up`.
+    rows = rows.exclude(scope__contains="/").order_by("end")
     seen: dict[datetime, tuple[int, int]] = {}
     closed: set[datetime] = set()
     for end, trace, expected, reported in rows.values_list(
@@ -143,13 +151,19 @@ def _correct(
             closed.add(end)
         wanted, had = seen.get(end, (0, 0))
         seen[end] = (wanted + expected, had + reported)
-    incomplete = [end for end, (wanted, had) in seen.items() if had < wanted and end not in closed]
+    incomplete = [
+        end
+        for end, (wanted, had) in seen.items()
+        if had < wanted and end not in closed and cache.get(_looked(source, end)) is None
+    ]
     corrected = 0
     for end in incomplete[:LATE_PER_RUN]:
         ticks = _ticks_at(source, end)
         if through_prometheus.answering(source, ticks, headers, DEADLINE_S) <= seen[end][1]:
             continue
         collected = through_prometheus.collect(source, ticks, headers, DEADLINE_S, trace=AGAIN)
+        # Also where it brought nothing better (a worker that is up but not expected).
+        cache.set(_looked(source, end), 1, LATE_TO_S)
         better = [item for item in collected.windows if _is_better(*item)]
         store_windows(better)
         corrected += bool(better)
@@ -160,5 +174,8 @@ def _is_better(deployment_id: UUID, window: Window) -> bool:
     known = StoredWindow.objects.filter(
         deployment=deployment_id, scope=window.scope, end=window.end
     ).first()
-    mine = len(set(window.expected) & set(window.reported))
-    return known is None or mine > known.reported_count
+    if known is None:
+        return True
+    if known.has_histograms and not has_histograms(window):
+        return False
+    return len(set(window.expected) & set(window.reported)) > known.reported_count

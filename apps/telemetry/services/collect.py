@@ -31,7 +31,11 @@ log = logging.getLogger(__name__)
 
 #: Longest a collect may take, whatever the interval.
 DEADLINE_S: Final = 10.0
-LEASE_S: Final = 30.0
+#: One server answers for all: a Prometheus may take longer, hardware comes after it, and a large
+#: fleet takes seconds to be read. The lease covers all of it, or the next tick would take it over
+#: each time and none would be stored.
+PROMETHEUS_DEADLINE_S: Final = 25.0
+LEASE_S: Final = 45.0
 #: The task that is woken by name: `planning` lies above this room.
 WAKES: Final = "planning.evaluate_deployment"
 
@@ -110,8 +114,8 @@ def _collect(source: Source, lease: leases.Lease, now: datetime) -> CollectResul
     ticks = ticks_of(source, now)
     deadline_s = min(DEADLINE_S, max(1.0, 0.8 * source.interval_s))
     if source.kind == SourceKind.PROMETHEUS:
-        # One server answers for all; a tick that takes longer than the interval skips the next.
-        deadline_s = min(LEASE_S - 5.0, max(1.0, 1.6 * source.interval_s))
+        # A tick that takes longer than the interval skips the next.
+        deadline_s = min(PROMETHEUS_DEADLINE_S, max(1.0, 1.6 * source.interval_s))
     try:
         headers = headers_of(source)
     except SecretUnreadable as error:

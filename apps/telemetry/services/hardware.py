@@ -197,7 +197,12 @@ def _through_prometheus(
                 if spans[key] == (start, end):
                     edges |= {cut for w in mine for cut in cuts(w.roles, start, end)}
             found.setdefault(part, {})[(start, end)] = units_of_prometheus(
-                client, profile, jobs, sorted(edges), max_age_s=max_age_s
+                client,
+                profile,
+                jobs,
+                sorted(edges),
+                # A window is at least four scrapes long; a sample may be up to two old.
+                max_age_s=max(max_age_s, (end - start).total_seconds() / 2),
             )
     return _Found(found, client.is_partial)
 

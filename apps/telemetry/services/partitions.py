@@ -71,11 +71,19 @@ def ensure(level: Level, keys: Iterable[datetime]) -> int:
     if not missing:
         return 0
     with transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_xact_lock(%s)", [LOCK])
+        lock()
         missing = _missing(cursor, wanted)
         for name in missing:
             _make(cursor, wanted[name])
     return len(missing)
+
+
+def lock() -> None:
+    """Keep others from changing partitions until the transaction ends. Take it before any mark or
+    row is locked, never after."""
+    if is_partitioned():
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_xact_lock(%s)", [LOCK])
 
 
 def _missing(cursor: CursorWrapper, wanted: Iterable[str]) -> list[str]:
@@ -127,7 +135,7 @@ def existing(level: Level) -> list[Partition]:
 def drop(partition: Partition) -> None:
     """Drop a partition with its rows; gives up (OperationalError) rather than hold up readers for
     longer than two seconds. Call it inside a transaction."""
+    lock()
     with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_xact_lock(%s)", [LOCK])
         cursor.execute("SET LOCAL lock_timeout = '2s'")
         cursor.execute(f"DROP TABLE IF EXISTS {connection.ops.quote_name(partition.name)}")

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from uuid import UUID
 
+from apps.engines import histogram
 from apps.engines.evaluate import SELF
 from apps.engines.schema import Evidence, Ref, Row, Term
 from apps.engines.scraped import ScrapedReader
-from apps.engines.window import Signal, Window
+from apps.engines.window import HistogramIncrease, Signal, SignalValue, Window
 
 from ..collectors.pooled import PoolAnswers, PoolKey
 from ..domain.windows import TargetHistory, segments
@@ -32,9 +33,21 @@ def with_pools(
     values, names = dict(window.values), dict(window.names)
     for signal, (whole, name) in found.items():
         sums, counts = _per_worker(window, signal, name, members, histories)
-        values[signal] = replace(whole, sum_by_worker=sums, count_by_worker=counts)
+        pool = replace(whole, sum_by_worker=sums, count_by_worker=counts)
+        # Workers without the labels of the pool were read one by one.
+        values[signal] = _with_others(pool, window.values.get(signal))
         names[signal] = name
     return replace(window, values=values, names=names)
+
+
+def _with_others(pool: HistogramIncrease, others: SignalValue | None) -> HistogramIncrease:
+    """Both together; of two ladders, the one with most observations (as in `combine`)."""
+    if not isinstance(others, HistogramIncrease):
+        return pool
+    try:
+        return histogram.merge((pool, others))
+    except histogram.MixedLadders:
+        return max(pool, others, key=lambda hist: hist.count)
 
 
 def _per_worker(

@@ -78,6 +78,7 @@ def _drop(partition: Partition) -> bool:
             log.warning("%s blocks of %s are not rolled up yet", len(missing), partition.level.name)
             mark(above, missing)
             return False
+        partitions.lock()
         blocks = ROLL_UPS[above.name]._default_manager.filter(
             start__gte=above.block.floor(partition.start), start__lt=partition.end
         )

@@ -40,7 +40,8 @@ from ..models import (
     Target,
     TargetScope,
 )
-from .sources import bound_to, source_of
+from .collect import headers_of
+from .sources import source_of
 
 #: Seconds after which a target is looked at again, by kind of source (names and labels change
 #: with releases; a Prometheus answers for many deployments), and the longest one look may take.
@@ -108,13 +109,10 @@ def _look(source: Source, looks: Sequence[Look], now: datetime) -> Mapping[str, 
     policy = connect.fetch_policy()
     if source.kind != SourceKind.PROMETHEUS:
         return observe.by_scrape(looks, policy=policy, deadline_s=DEADLINE_S)
-    headers: dict[str, str] = {}
     try:
-        if source.credential_sealed:
-            box = connect.secret_box()
-            secret = box.open(source.credential_sealed, bound_to=bound_to(source.pk))
-            headers["Authorization"] = f"Bearer {secret}"
-        client = Prometheus(source.url, policy=policy, deadline_s=DEADLINE_S, headers=headers)
+        client = Prometheus(
+            source.url, policy=policy, deadline_s=DEADLINE_S, headers=headers_of(source)
+        )
         labels = Labels.from_parameters(source.parameters)
         delay = timedelta(seconds=float(source.parameters.get("delay_s", 0)))
         return observe.by_prometheus(looks, client, labels, now - delay)

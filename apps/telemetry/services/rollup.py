@@ -69,10 +69,14 @@ def roll_up(*, now: datetime, limit: int = 5000) -> RollUpResult:
     level: Level | None = FIVE_MINUTES
     while level is not None:
         due = RollUpMark.objects.filter(level=level.name, due_at__lte=now).order_by("due_at", "pk")
-        for key in list(due.values_list("pk", flat=True)[:limit]):
+        found_due = list(due.values_list("pk", "start")[:limit])
+        # Before any mark is locked: who makes a partition may itself be waiting for a mark.
+        for written in (level, MINUTE) if level is FIVE_MINUTES else (level,):
+            partitions.ensure(written, {start for _, start in found_due})
+        for key, _ in found_due:
             try:
                 found = _make(key, now)
-            except RollUpRefused as error:
+            except (RollUpRefused, blocks.UnknownBlock) as error:
                 log.warning("roll-up refused: %s", error)
                 refused += 1
                 continue
@@ -260,7 +264,6 @@ def _write(level: Level, deployment_id: UUID, start: datetime, made: Mapping[str
         )
     if not rows:
         return
-    partitions.ensure(level, [start])
     table._default_manager.bulk_create(
         rows,
         update_conflicts=True,

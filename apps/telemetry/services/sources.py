@@ -59,6 +59,7 @@ def create_source(
         Labels.from_parameters(given)
     elif credential or url:
         raise ValueError("a direct scrape has neither an address nor a credential of its own")
+    _check_exporters(given)
     source = Source(
         name=(name or (deployment.slug if deployment else cluster.slug))[:120],
         cluster=cluster,
@@ -104,6 +105,7 @@ def change_source(
         source.interval_s = interval_s
     if parameters is not None:
         Labels.from_parameters(parameters)
+        _check_exporters(parameters)
         source.parameters = dict(parameters)
     if credential is not None:
         box = connect.secret_box()
@@ -121,6 +123,15 @@ def change_source(
 def _check_address(url: str) -> None:
     _, host, port, _ = split_url(url)
     resolve(host, port, connect.fetch_policy())
+
+
+def _check_exporters(parameters: Mapping[str, Any]) -> None:
+    """Refuse what no fetch would take; parameters are shown and audited, so no password may be in
+    them. Whether an address may be called is checked with each fetch."""
+    raw = parameters.get("exporters")
+    for item in raw if isinstance(raw, list) else ():
+        if isinstance(item, Mapping) and item.get("url"):
+            split_url(str(item["url"]))
 
 
 def _scope(cluster: Cluster, deployment: Deployment | None) -> ObjectScope:

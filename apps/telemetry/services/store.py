@@ -40,6 +40,8 @@ def store_windows(windows: Iterable[tuple[UUID, Window]]) -> None:
         return
     with transaction.atomic():
         partitions.ensure(RAW, {window.end for _, window in found})
+        # The mark first, as a roll-up locks it, so that the two never wait for each other.
+        mark(FIVE_MINUTES, ((deployment_id, window.end) for deployment_id, window in found))
         StoredWindow.objects.bulk_create(
             [
                 StoredWindow(
@@ -50,7 +52,7 @@ def store_windows(windows: Iterable[tuple[UUID, Window]]) -> None:
                     payload=window_to_json(window),
                     expected_count=len(window.expected),
                     reported_count=len(set(window.expected) & set(window.reported)),
-                    has_histograms=_has_histograms(window),
+                    has_histograms=has_histograms(window),
                 )
                 for deployment_id, window in found
             ],
@@ -61,11 +63,10 @@ def store_windows(windows: Iterable[tuple[UUID, Window]]) -> None:
             ],
             batch_size=500,
         )  # fmt: skip
-        mark(FIVE_MINUTES, ((deployment_id, window.end) for deployment_id, window in found))
         _note_newest(found)
 
 
-def _has_histograms(window: Window) -> bool:
+def has_histograms(window: Window) -> bool:
     """False for a tick that read counters and gauges only; a window without either has all there
     is of it."""
     values = window.values.values()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Final
 from urllib.parse import urlsplit
 from uuid import UUID
 
@@ -20,7 +21,11 @@ from apps.fleet.models import Deployment, Serving
 
 from ..domain.addresses import canonical
 from ..domain.windows import ENGINE, TargetHistory
-from ..models import Source, Target, TargetScope
+from ..models import Source, SourceKind, Target, TargetScope
+
+#: Through a Prometheus a window is widened to several scrapes, which may be an hour apart; roles
+#: are known over the longest that can be (seconds).
+ROLES_BACK_S: Final = 5 * 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +91,8 @@ def prepare_all(
     topologies = topologies or fleet.topologies(deployments)
     defaults = {deployment.pk: fleet.defaults_for(deployment) for deployment in deployments}
     horizon_s = max((d.window_s + d.collect_interval_s for d in defaults.values()), default=0.0)
+    if source.kind == SourceKind.PROMETHEUS:
+        horizon_s = max(horizon_s, ROLES_BACK_S)
     ids = [worker.id for found in topologies.values() for worker in found.workers]
     history: dict[UUID, list[SpanFacts]] = {}
     for span in fleet.role_spans(ids, now - timedelta(seconds=horizon_s), now):

@@ -209,7 +209,7 @@ def test_a_block_that_would_lose_counts_is_refused_and_nothing_is_dropped(
     monkeypatch.setattr(rollup, "roll", lambda parts: (next(iter(parts)),))
     later = T0 + timedelta(days=4)
     result = services.prune(now=later)
-    assert (result.rolled_up, result.expired) == (0, 0) and result.refused >= 2
+    assert result.rolled_up == 0 and result.refused >= 2  # an empty partition may go
     assert "refused" in caplog.text
     assert StoredWindow.objects.count() == 5 and not RollUp5m.objects.exists()
     monkeypatch.undo()

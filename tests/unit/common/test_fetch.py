@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import socket
 import threading
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
@@ -106,3 +109,27 @@ def test_a_refused_connection_was_not_sent() -> None:
     with pytest.raises(FetchError, match="refused") as caught:
         fetch("http://127.0.0.1:1/", policy=policy)
     assert not caught.value.sent
+
+
+@pytest.mark.parametrize("first", [b"HTTP/1.1 200 OK\r\nX-A: ", b"HTTP/1.1 200 OK\r\n\r\n", b""])
+def test_the_deadline_holds_whatever_part_of_the_answer_drips(first: bytes) -> None:
+    """Headers, a body that ends with the connection (half of it is no answer), nothing at all."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def drip() -> None:
+        connection, _ = listener.accept()
+        with connection, suppress(OSError):
+            connection.recv(4096)
+            connection.sendall(first)
+            for _ in range(30):
+                time.sleep(0.1)
+                connection.sendall(b"a" if first else b"")
+
+    threading.Thread(target=drip, daemon=True).start()
+    port = listener.getsockname()[1]
+    started = time.monotonic()
+    with pytest.raises(FetchError) as caught:
+        fetch(f"http://127.0.0.1:{port}/", policy=FetchPolicy(any_loopback_port=True), total_s=0.5)
+    listener.close()
+    assert time.monotonic() - started < 1.5
+    assert (caught.value.kind, caught.value.sent) == ("timeout", True)
