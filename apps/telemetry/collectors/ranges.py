@@ -184,6 +184,15 @@ class Collector:
             seen.append((metric, labels, origin))
         return labels, origin
 
+    def first_at(self, key: str) -> float | None:
+        """When the first sample of a target was taken; None if it has none."""
+        found = (
+            samples[0][0]
+            for copy in self.copies.get(key, {}).values()
+            for _, samples in copy.series.values()
+        )
+        return min(found, default=None)
+
     def readings(
         self, key: str, span: Span, *, keep_all: bool = False
     ) -> list[tuple[datetime, Reading]]:

@@ -333,7 +333,8 @@ def _windows(
             readings = collector.readings(
                 str(target.pk), mine, keep_all=bool(cuts(spans, plan.start, end))
             )
-            readings = with_silence(readings, seen_well[str(target.pk)], mine)
+            first_at = collector.first_at(str(target.pk))
+            readings = with_silence(readings, first_at, seen_well[str(target.pk)], mine)
         if readings:
             result.answered.add(target.pk)
         else:
