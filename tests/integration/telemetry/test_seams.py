@@ -7,6 +7,7 @@ import json
 import threading
 import time
 from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
 from django.db import close_old_connections, connection, transaction
@@ -15,6 +16,8 @@ from apps.accounts.domain.authorize import SYSTEM
 from apps.common.fetch import FetchError
 from apps.engines import loader
 from apps.engines.window import CounterIncrease, HistogramIncrease, Signal, Window
+from apps.fleet import selectors as fleet
+from apps.fleet import services as inventory
 from apps.fleet.services import record_role
 from apps.telemetry import selectors, services
 from apps.telemetry.collectors.pooled import PoolAnswers
@@ -193,3 +196,23 @@ def test_a_block_that_cannot_be_read_stops_no_other(metric_fleet: Fleet):
     found = services.roll_up(now=now)
     assert found.refused >= 1
     assert RollUp1h.objects.filter(start__gt=T0).exists()
+
+
+@pytest.mark.django_db
+def test_gaps_are_seen_whoever_was_connected_first(metric_fleet: Fleet):
+    """Deployments without windows, however many, do not stand for those that have some."""
+    chat = metric_fleet.deployment
+    defaults = fleet.defaults_for(chat)
+    idle = [
+        inventory.register_deployment(
+            actor=SYSTEM, now=T0, cluster=chat.cluster, slug=f"idle-{number}",
+            name=f"idle-{number}", served_model="m", environment="demo", preset="demo",
+        )
+        for number in range(5)
+    ]  # fmt: skip
+    store_windows([(chat.pk, window(0, 60)), (chat.pk, window(120, 180))])
+    present = [SimpleNamespace(deployment=item, defaults=defaults) for item in (*idle, chat)]
+    now = T0 + timedelta(minutes=5)
+    found = backfill._missing(metric_fleet.source(), present, now, T0 - timedelta(hours=1))
+    hole = T0 + timedelta(seconds=60), T0 + timedelta(seconds=120)
+    assert (found[0].start, found[-1].end) == hole
