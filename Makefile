@@ -27,7 +27,7 @@ test: $(VENV)/.dev
 fast: $(VENV)/.dev
 	@$(PY) -m tools.run_tests fast
 
-## make long    what does not fit: chaos at every instant, the story with more seeds, all themes
+## make long    what does not fit: chaos at every instant, a soak of 20 min, the story with more seeds, all themes
 long: $(VENV)/.dev
 	@$(PY) -m tools.run_tests long
 

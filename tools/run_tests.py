@@ -61,10 +61,20 @@ STANDARD: Final = (
     Tier("contract", ("tests/contract", "-n", "2")),
     Tier(
         "live",
-        ("tests/live", "-m", "live and not long", "--ignore=tests/live/components"),
+        # These mostly wait, so the files run beside each other.
+        (
+            "tests/live",
+            "-m",
+            "live and not long",
+            "--ignore=tests/live/components",
+            "-n",
+            "3",
+            "--dist",
+            "loadfile",
+        ),
         ("prometheus", "postgresql", "redis"),
         is_timed=True,
-    ),
+    ),  # fmt: skip
     Tier(
         "live components",
         ("tests/live/components", "-m", "live"),
@@ -77,6 +87,7 @@ STANDARD: Final = (
 )
 LONG: Final = (
     Tier("chaos", ("tests/chaos", "-m", "chaos")),
+    Tier("soak", ("tests/live", "-m", "live and long"), ("prometheus",)),
     Tier("story, many seeds", ("tests/e2e/story", "-m", "long"), ("chromium",)),
     Tier("browser, all themes", ("tests/e2e/gallery", "-m", "long", "-n", "2"), ("chromium",)),
 )
