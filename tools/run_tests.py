@@ -74,7 +74,7 @@ STANDARD: Final = (
         ),
         ("prometheus", "postgresql", "redis"),
         is_timed=True,
-    ),  # fmt: skip
+    ),
     Tier(
         "live components",
         ("tests/live/components", "-m", "live"),
