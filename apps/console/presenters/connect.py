@@ -146,17 +146,12 @@ def cards(
     for item in chosen:
         key = item.key
         mine = {e.scope: e.instance for e in reversed(item.found.edges)}
-        namespace = item.found.namespace or _("no namespace")
         count = len(item.found.workers)
         found.append(
             DeploymentCard(
                 key=key,
                 title=item.found.model or _("model not named"),
-                sub=ngettext(
-                    "namespace {namespace} · {count} worker",
-                    "namespace {namespace} · {count} workers",
-                    count,
-                ).format(namespace=namespace, count=count),
+                sub=_placed(item.found.namespace, count),
                 known=_known(item, connected),
                 is_included=item.is_included,
                 name=read(f"name-{key}", text, item.found.name, errors),
@@ -287,3 +282,13 @@ class CommandCard:
     manifests: tuple[tuple[str, str], ...]
     modes: tuple[ModeOption, ...]
     run: Line | None
+
+
+def _placed(namespace: str, count: int) -> str:
+    if not namespace:
+        return ngettext(
+            "no namespace · {count} worker", "no namespace · {count} workers", count
+        ).format(count=count)
+    return ngettext(
+        "namespace {namespace} · {count} worker", "namespace {namespace} · {count} workers", count
+    ).format(namespace=namespace, count=count)
