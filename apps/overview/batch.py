@@ -8,7 +8,8 @@ from decimal import Decimal
 from typing import Final
 from uuid import UUID
 
-from django.db.models import F, OuterRef, Q, Subquery, Sum
+from django.db.models import OuterRef, Q, Subquery, Sum
+from django.db.models.fields.json import KeyTransform
 
 from apps.accounts.domain.authorize import Viewer
 from apps.commands.domain.states import ACTIVE, CommandState
@@ -111,7 +112,11 @@ def _evaluations(ids: Sequence[UUID]) -> dict[UUID, Evaluation]:
     newest = Evaluation.objects.filter(deployment=OuterRef("pk")).order_by("-at").values("pk")[:1]
     keys = Deployment.objects.filter(pk__in=ids).annotate(last=Subquery(newest)).values("last")
     rows = Evaluation.objects.filter(pk__in=keys).select_related("diagnosis").order_by()
-    names = {f"{part}_{key}": F(f"{part}__{key}") for part, of in _FIGURES.items() for key in of}
+    # Not `F("busy__prefill")`: looking for a field of that name, Django keeps an exception that
+    # holds all that the request made until the next search for garbage.
+    names = {
+        f"{part}_{key}": KeyTransform(key, part) for part, of in _FIGURES.items() for key in of
+    }
     found: dict[UUID, Evaluation] = {}
     for row in rows.only(*_EVALUATED).annotate(**names):
         for part, of in _FIGURES.items():

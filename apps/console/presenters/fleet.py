@@ -93,13 +93,14 @@ def present(
         and (not status or row.status.value == status)
         and (not cluster or row.cluster == cluster)
     ]
+    words = _Words.of_now()
     return FleetShown(
         page=page,
         meta=_meta(page),
         strip=tuple(parts.figure(item, reader, "strip") for item in page.strip),
         cards=tuple(_card(row, reader) for row in page.cards[:3]),
         all_good=_all_good(page),
-        rows=tuple(_row(row, reader) for row in rows),
+        rows=tuple(_row(row, reader, words) for row in rows),
         banners=parts.banners(page.banners, reader),
         sources=sources(page.sources, reader),
         as_of_iso=page.as_of.isoformat() if page.as_of else "",
@@ -147,11 +148,35 @@ def _card(row: types.FleetRow, reader: Reader) -> CardShown:
     )
 
 
-def _row(row: types.FleetRow, reader: Reader) -> RowShown:
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """What rows say around their figures, looked up once for all of them."""
+
+    of: str
+    gpus: str
+    gpus_label: str
+    one_pool: str
+    busy: str
+    both_busy: str
+
+    @classmethod
+    def of_now(cls) -> _Words:
+        """Those of the active language."""
+        return cls(
+            of=_("of {objective}"),
+            gpus=_("{prefill} : {decode} GPUs"),
+            gpus_label=_("prefill : decode, {gpus}"),
+            one_pool=_("one pool, {gpus}"),
+            busy=_("{share} busy"),
+            both_busy=_("prefill {prefill} busy, decode {decode} busy"),
+        )
+
+
+def _row(row: types.FleetRow, reader: Reader, words: _Words) -> RowShown:
     ttft = show(row.ttft_p95, "ttft_p95", reader, objective=row.ttft_objective)
     tpot = show(row.tpot_p95, "tpot_p95", reader)
     good = show(row.good_share, "good_share", reader)
-    split, busy = _split(row), _busy(row, reader)
+    split, busy = _split(row, words), _busy(row, reader, words)
     budget = show(row.budget_left, "good_share", reader).text if row.budget_left else "–"
     return RowShown(
         slug=row.slug,
@@ -162,10 +187,10 @@ def _row(row: types.FleetRow, reader: Reader) -> RowShown:
         limited_by=say(row.limited_by, reader),
         limited_detail=say(row.limited_detail, reader),
         ttft=ttft.text,
-        ttft_of=_of(formatting.latency(row.ttft_objective), row.ttft_objective),
+        ttft_of=_of(words, formatting.latency(row.ttft_objective), row.ttft_objective),
         ttft_tone=_latency_tone(row.ttft_p95, row.ttft_objective),
         tpot=tpot.text,
-        tpot_of=_of(formatting.stage_time(row.tpot_objective), row.tpot_objective),
+        tpot_of=_of(words, formatting.stage_time(row.tpot_objective), row.tpot_objective),
         tpot_tone=_latency_tone(row.tpot_p95, row.tpot_objective),
         split=split.segments,
         gpus=split.text,
@@ -190,8 +215,8 @@ def kinds_note(*notes: str) -> str:
     return " · ".join(dict.fromkeys(note for note in notes if note))
 
 
-def _of(text: str, objective: float | None) -> str:
-    return _("of {objective}").format(objective=text) if objective is not None else ""
+def _of(words: _Words, text: str, objective: float | None) -> str:
+    return words.of.format(objective=text) if objective is not None else ""
 
 
 def _latency_tone(measurement: Measurement, objective: float | None) -> str:
@@ -226,22 +251,22 @@ def _is_single(row: types.FleetRow) -> bool:
     return row.prefill_gpus is None and row.decode_gpus is None
 
 
-def _split(row: types.FleetRow) -> _Split:
+def _split(row: types.FleetRow, words: _Words) -> _Split:
     """The ratio as a bar in GPUs; one bar for a single pool."""
     if _is_single(row):
         gpus = parts.gpu_count(row.total_gpus)
         bar = svg.bar([(float(row.total_gpus or 0), parts.fill_of("mixed"), "")])
-        return _Split(bar, gpus, _("one pool, {gpus}").format(gpus=gpus))
+        return _Split(bar, gpus, words.one_pool.format(gpus=gpus))
     first, second = row.prefill_gpus, row.decode_gpus
     pair: Sequence[tuple[float, str, str]] = (
         (float(first or 0), parts.fill_of("prefill"), ""),
         (float(second or 0), parts.fill_of("decode"), ""),
     )
-    text = _("{prefill} : {decode} GPUs").format(
+    text = words.gpus.format(
         prefill=formatting.gpus(first) if first is not None else "–",
         decode=formatting.gpus(second) if second is not None else "–",
     )
-    return _Split(svg.bar(pair), text, _("prefill : decode, {gpus}").format(gpus=text))
+    return _Split(svg.bar(pair), text, words.gpus_label.format(gpus=text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,13 +280,13 @@ def _width(measurement: Measurement) -> str:
     return svg.percent(float(measurement.value)) if measurement.value is not None else ""
 
 
-def _busy(row: types.FleetRow, reader: Reader) -> _Busy:
+def _busy(row: types.FleetRow, reader: Reader, words: _Words) -> _Busy:
     """Busy shares of both phases, never mixed; one for a single pool."""
     if _is_single(row):
         one = row.decode_busy if row.decode_busy.value is not None else row.prefill_busy
         share = show(one, "busy", reader).text
         bars = ((_width(one), parts.fill_of("mixed")),)
-        return _Busy(bars, share, _("{share} busy").format(share=share))
+        return _Busy(bars, share, words.busy.format(share=share))
     prefill = show(row.prefill_busy, "busy", reader).text
     decode = show(row.decode_busy, "busy", reader).text
     return _Busy(
@@ -270,5 +295,5 @@ def _busy(row: types.FleetRow, reader: Reader) -> _Busy:
             (_width(row.decode_busy), parts.fill_of("decode")),
         ),
         f"{prefill} / {decode}",
-        _("prefill {prefill} busy, decode {decode} busy").format(prefill=prefill, decode=decode),
+        words.both_busy.format(prefill=prefill, decode=decode),
     )

@@ -23,6 +23,7 @@ from .names import FIGURES as FIGURES
 from .names import GUARDRAILS as GUARDRAILS
 from .names import ROLE_SOURCES as ROLE_SOURCES
 from .names import SIGNALS as SIGNALS
+from .translated import translated
 
 logger = logging.getLogger(__name__)
 
@@ -230,7 +231,7 @@ def word(table: Words, code: str) -> str:
     """The words of a code; an unknown code raises in tests and debug, else shows itself."""
     found = table.get(code)
     if found is not None:
-        return str(found)
+        return translated(found)
     from .sentences import UnknownCode, is_strict
 
     if is_strict():

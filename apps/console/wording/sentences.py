@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from functools import lru_cache
 from string import Formatter
 from typing import Any
 
@@ -20,6 +21,7 @@ from apps.overview.domain.types import Text
 
 from ..reader import Reader
 from . import kinds
+from .translated import translated
 
 logger = logging.getLogger(__name__)
 
@@ -42,9 +44,10 @@ def template_of(variant: Variant, params: Mapping[str, Any]) -> str:
     if isinstance(variant, Plural):
         found = kinds.plain(params.get(variant.by))
         return variant.choose(int(found) if found is not None else 2)
-    return str(variant)
+    return translated(variant)
 
 
+@lru_cache(maxsize=4096)
 def fields_of(template: str) -> frozenset[str]:
     """Names of the parameters a template uses."""
     return frozenset(name for _, name, _, _ in Formatter().parse(template) if name)
