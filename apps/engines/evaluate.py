@@ -118,7 +118,7 @@ def _checked(part: SignalPart, unit: Unit) -> tuple[SignalPart | None, str]:
     parts = part.parts or {}
     highest = RATIO_LIMIT if unit is Unit.RATIO else LARGEST
     lowest = 0.0 if unit is Unit.RATIO else -LARGEST
-    if parts and all([lowest <= value <= highest for value in parts.values()]):  # never for NaN
+    if parts and all(lowest <= value <= highest for value in parts.values()):  # never for NaN
         return part, ""
     kept = {key: value for key, value in parts.items() if _is_possible(value)}
     reason = "a value is no finite number or impossibly large" if len(kept) < len(parts) else ""

@@ -33,7 +33,9 @@ class Filter:
         for name, values in self.forbidden:
             if present.get(name, "") in values:
                 return False
-        return not any([p.fullmatch(present.get(name, "")) for name, p in self.unlike])
+        if not self.unlike:
+            return True
+        return not any(p.fullmatch(present.get(name, "")) for name, p in self.unlike)
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,7 @@ class ScrapedReader:
         if not any(samples):
             return None
         if len(samples) == 2 and self._is_whole:
-            grown = _grown(*samples, self._accepted(samples, ref))
+            grown = _grown(samples[0], samples[1], self._accepted(samples, ref))
             return self._by_worker(grown, row, sum) if grown else None
         grown = {}
         for labels in self._accepted(samples, ref):
@@ -112,7 +112,7 @@ class ScrapedReader:
     def _names_role(self, labels: Labels) -> bool:
         """True if the series itself says of which role it is."""
         role = self._profile.role_label
-        return role is not None and any([name == role.name and value for name, value in labels])
+        return role is not None and bool(dict(labels).get(role.name))
 
     def _accepted(self, samples: Iterable[Mapping[Labels, object]], ref: Ref) -> list[Labels]:
         """The series that pass the metric's filters, in a stable order."""

@@ -7,6 +7,7 @@ came until it is needed, and what it says is remembered by that text.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
@@ -24,12 +25,12 @@ Origin = tuple[str, ...]
 
 
 class Series(msgspec.Struct, frozen=True, gc=False):
-    """One series: the JSON text of its label set, and (Unix time, value) ascending. `values` is
-    None where the server holds a native histogram."""
+    """One series: the JSON text of its label set, and (Unix time, value) ascending. Native
+    histograms come as `histograms` (not read further), and then `values` may be None."""
 
     metric: msgspec.Raw
     values: list[tuple[float, float]] | None = None
-    histograms: msgspec.Raw | None = None
+    histograms: Any = None
 
     @property
     def labels(self) -> dict[str, str]:
@@ -40,7 +41,7 @@ class Series(msgspec.Struct, frozen=True, gc=False):
 class _Text(msgspec.Struct):
     metric: msgspec.Raw
     values: list[tuple[float, str]] | None = None
-    histograms: msgspec.Raw | None = None
+    histograms: Any = None
 
 
 class _Numbers(msgspec.Struct):
@@ -96,7 +97,7 @@ class Identity:
     origin: Origin
 
 
-def common_start(answer: list[Series]) -> bytes:
+def common_start(answer: Sequence[Series]) -> bytes:
     """What the label sets of one name start with: the name, which says nothing of whose they are
     (without it, one target's metrics have few different texts)."""
     text = bytes(answer[0].metric) if answer else b""
@@ -106,25 +107,29 @@ def common_start(answer: list[Series]) -> bytes:
 
 
 def without_bound(text: bytes) -> tuple[bytes, str]:
-    """The text of a bucket's label set with an empty bound, and its bound ("" without one). A
-    quote inside a label's value is escaped, so what is found is the label."""
+    """The text of a bucket's label set with an empty bound, and its bound ("" without one). Raises
+    msgspec.DecodeError."""
     at = text.find(_LE)
-    if at < 0:
-        return text, ""
+    if at < 0:  # written with spaces, or there is none
+        labels = msgspec.json.decode(_whole(text), type=dict[str, str])
+        edge = labels.pop("le", "")
+        return msgspec.json.encode(labels), edge
+    # A quote inside a label's value is escaped, so what was found is the label.
     start = at + len(_LE)
     end = text.find(b'"', start)
     return text[:start] + text[end:], text[start:end].decode()
 
 
+def _whole(text: bytes) -> bytes:
+    return text if text.startswith(b"{") else b"{" + text
+
+
 @lru_cache(maxsize=_KNOWN)
 def identity(text: bytes, instance_label: str, origin_labels: tuple[str, ...]) -> Identity:
     """What a label set says; `text` may lack its common start. Raises msgspec.DecodeError."""
-    whole = text if text.startswith(b"{") else b"{" + text
-    metric = msgspec.json.decode(whole, type=dict[str, str])
+    metric = msgspec.json.decode(_whole(text), type=dict[str, str])
     metric.pop("__name__", None)
-    pairs = {
-        name: value for name, value in metric.items() if value and name not in origin_labels
-    }
+    pairs = {name: value for name, value in metric.items() if value and name not in origin_labels}
     for name in [name for name in pairs if name.startswith("exported_")]:
         # A target's label won over the exporter's own; profiles mean the exporter's.
         pairs[name.removeprefix("exported_")] = pairs.pop(name)

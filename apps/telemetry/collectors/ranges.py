@@ -50,14 +50,9 @@ class Span:
     max_age_s: float
 
 
-class Ranked(NamedTuple):
-    """The samples of a series. `rank` is that of the stored name's spelling; the lowest counts."""
-
-    rank: int
-    times: tuple[float, ...]
-    values: tuple[float, ...]
-
-
+#: The rank of the spelling under which a series is stored (the lowest counts), and its samples.
+#: A plain tuple: there are some hundred thousand of them in a tick.
+Ranked = tuple[int, tuple[float, ...], tuple[float, ...]]
 _ByLabels = dict[LabelPairs, Ranked]
 
 
@@ -82,15 +77,15 @@ class Copy:
             return
         times, values = samples
         # The series of one scrape share one object, so that later `is` tells them apart.
-        found = Ranked(use.rank, self._clocks.setdefault(times, times), values)
+        found = (use.rank, self._clocks.setdefault(times, times), values)
         if piece is Piece.BUCKET and edge is not None:
             by_edge = self.buckets.setdefault(metric, {}).setdefault(labels, {})
-            if edge not in by_edge or use.rank < by_edge[edge].rank:
+            if edge not in by_edge or use.rank < by_edge[edge][0]:
                 by_edge[edge] = found
         else:
             series = (self.sums if piece is Piece.SUM else self.plain).setdefault(metric, {})
             # Two spellings of one metric (an exporter and its re-export) must not count twice.
-            if labels not in series or use.rank < series[labels].rank:
+            if labels not in series or use.rank < series[labels][0]:
                 series[labels] = found
         if piece is not Piece.GAUGE:
             if piece is Piece.COUNTER:
@@ -108,7 +103,7 @@ class Copy:
 
     def clocks(self) -> list[tuple[float, ...]]:
         """The different times of its series."""
-        return list({id(series.times): series.times for series in self.all_series()}.values())
+        return list({id(times): times for _, times, _ in self.all_series()}.values())
 
 
 @dataclass(slots=True)
@@ -134,6 +129,12 @@ class Collector:
 
     def add(self, answer: Sequence[Series], uses: Sequence[Use]) -> None:
         """Take in one answer. Raises SourceFailed if it is not one, or lies in the future."""
+        try:
+            self._add(answer, uses)
+        except msgspec.DecodeError as error:
+            raise SourceFailed(_FOREIGN, Failure.NOT_PROMETHEUS) from error
+
+    def _add(self, answer: Sequence[Series], uses: Sequence[Use]) -> None:
         is_bucket = any(use.piece is Piece.BUCKET for use in uses)
         start = common_start(answer)
         skip = len(start)
@@ -147,7 +148,7 @@ class Collector:
                 edge = self._edge(bound_text)
                 if edge is None:
                     continue
-            who = self._identity(text)
+            who = identity(text, self.instance_label, self.origin_labels)
             places = self._places.get(who)
             if places is None:
                 places = self._places[who] = self._placed(who)
@@ -158,12 +159,6 @@ class Collector:
                 for use in uses:
                     if fits or use.piece is Piece.SIBLING:
                         copy.add(use, who.labels, edge, samples)
-
-    def _identity(self, text: bytes) -> Identity:
-        try:
-            return identity(text, self.instance_label, self.origin_labels)
-        except msgspec.DecodeError as error:
-            raise SourceFailed(_FOREIGN, Failure.NOT_PROMETHEUS) from error
 
     def _placed(self, who: Identity) -> list[tuple[Copy, bool]]:
         """The copies of targets that a label set belongs to, and whether it is what they want."""
@@ -247,9 +242,9 @@ class Collector:
 
 def _weight(copy: Copy) -> tuple[float, int]:
     newest, count = 0.0, 0
-    for series in copy.all_series():
-        newest = max(newest, series.times[-1])
-        count += len(series.times)
+    for _, times, _ in copy.all_series():
+        newest = max(newest, times[-1])
+        count += len(times)
     return newest, count
 
 
@@ -260,7 +255,7 @@ def _disagree(left: Copy, right: Copy) -> bool:
             other = right.plain[metric].get(labels)
             if other is None:
                 continue
-            theirs = other.values
+            theirs = other[2]
             larger = max(abs(mine[-1]), abs(theirs[-1]))
             moved = max(abs(mine[-1] - mine[0]), abs(theirs[-1] - theirs[0]))
             if abs(mine[-1] - theirs[-1]) > AGREE_WITHIN * larger + moved:
