@@ -46,8 +46,12 @@ def combine(
     left out, so that their workers lack the signal and coverage says so."""
     values: dict[Signal, SignalValue] = {}
     names: dict[Signal, str] = {}
+    by_signal: dict[Signal, list[tuple[TargetPart, SignalPart]]] = {}
+    for target in parts:
+        for signal, part in target.signals.items():
+            by_signal.setdefault(signal, []).append((target, part))
     for signal in Signal:
-        found = [(p, p.signals[signal]) for p in parts if signal in p.signals]
+        found = by_signal.get(signal, [])
         value = _value(found)
         if value is None:
             continue

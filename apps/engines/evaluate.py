@@ -15,6 +15,7 @@ from apps.common.units import Unit
 
 from . import histogram
 from .exposition import LARGEST
+from .plans import plan_of
 from .schema import Profile, Ref, Row, Term
 from .window import HistogramIncrease, Kind, Signal
 
@@ -71,7 +72,12 @@ class Defect:
 
 
 def evaluate(
-    profile: Profile, role: str, reader: Reader, defects: list[Defect] | None = None
+    profile: Profile,
+    role: str,
+    reader: Reader,
+    defects: list[Defect] | None = None,
+    *,
+    with_histograms: bool = True,
 ) -> dict[Signal, SignalPart]:
     """All signals of a target in a role; a signal that was not found is left out.
 
@@ -79,20 +85,23 @@ def evaluate(
     next row is tried; `defects`, if given, receives what was refused and why.
     """
     found: dict[Signal, SignalPart] = {}
-    for signal, rows in profile.signals.items():
-        if rows.kind is not Kind.GAUGE and not reader.has_interval:
+    has_interval = reader.has_interval
+    for signal, (kind, unit, rows) in plan_of(profile, role).rows.items():
+        if kind is not Kind.GAUGE and not has_interval:
             continue
-        for row in profile.rows(signal, role):
-            part = _row(rows.kind, row, reader)
+        if kind is Kind.HISTOGRAM and not with_histograms:
+            continue
+        for row in rows:
+            part = _row(kind, row, reader)
             if part is not None:
                 names = part.names
-                part, reason = _checked(part, rows.unit)
+                part, reason = _checked(part, unit)
                 if reason and defects is not None:
                     defects.append(Defect(signal, names, reason))
                 if part is None:
                     continue
             else:
-                part = _zero(rows.kind, row, reader)
+                part = _zero(kind, row, reader)
             if part is not None:
                 found[signal] = part
                 break
@@ -107,6 +116,10 @@ def _checked(part: SignalPart, unit: Unit) -> tuple[SignalPart | None, str]:
             return part, ""
         return None, "its sum or its count is no finite number"
     parts = part.parts or {}
+    highest = RATIO_LIMIT if unit is Unit.RATIO else LARGEST
+    lowest = 0.0 if unit is Unit.RATIO else -LARGEST
+    if parts and all(lowest <= value <= highest for value in parts.values()):  # never for NaN
+        return part, ""
     kept = {key: value for key, value in parts.items() if _is_possible(value)}
     reason = "a value is no finite number or impossibly large" if len(kept) < len(parts) else ""
     if unit is Unit.RATIO:
@@ -130,6 +143,12 @@ def _is_possible(value: float) -> bool:
 def _row(kind: Kind, row: Row, reader: Reader) -> SignalPart | None:
     if kind is Kind.HISTOGRAM:
         return _histogram_row(row, reader)
+    if len(row.terms) == 1 and row.terms[0].sign > 0:
+        answer = _first(kind, row.terms[0], row, reader)
+        if answer is None:
+            return None
+        ref, parts = answer
+        return SignalPart(kind, {k: v * ref.scale for k, v in parts.items()}, None, ref.key)
     total: dict[str, float] = {}
     names: list[str] = []
     for term in row.terms:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from functools import cached_property
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -212,6 +212,17 @@ class Profile(Strict):
         """The rows that apply to a role, in order of preference."""
         found = self.signals.get(signal)
         return tuple(row for row in found.rows if row.applies_to(role)) if found else ()
+
+    @cached_property
+    def plans(self) -> dict[str, Any]:
+        """What `plans.plan_of` worked out, by role."""
+        return {}
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Profile:
+        """A copy with other rows needs other plans."""
+        copied = super().model_copy(update=update, deep=deep)
+        copied.__dict__.pop("plans", None)
+        return copied
 
     def refs(self) -> Iterator[tuple[Kind, Row, Ref]]:
         """Every metric the profile may read."""

@@ -9,6 +9,7 @@ from . import histogram
 from .deltas import Buckets, bucket_increase, increase
 from .evaluate import SELF, Parts
 from .exposition import Labels
+from .plans import plan_of
 from .readings import Reading
 from .schema import Profile, Ref, Row
 from .window import HistogramIncrease
@@ -32,10 +33,12 @@ class ScrapedReader:
         after: Reading | None = None,
     ) -> None:
         self._profile = profile
-        self._allowed = profile.allowed_roles(role)
+        self._plan = plan_of(profile, role)
         self._readings = readings
         self._with_after = readings if after is None else [*readings, after]
         self._starts_only_first = starts_only_first
+        # Whether a series names its role makes a difference only at a change of roles.
+        self._is_whole = after is None and not starts_only_first
 
     @property
     def has_interval(self) -> bool:
@@ -46,7 +49,12 @@ class ScrapedReader:
 
     def counter(self, ref: Ref, row: Row) -> Parts | None:
         samples = [reading.values.get(ref.name, {}) for reading in self._with_after]
-        grown: dict[Labels, float] = {}
+        if not any(samples):
+            return None
+        if len(samples) == 2 and self._is_whole:
+            grown = _grown(samples[0], samples[1], self._accepted(samples, ref))
+            return self._by_worker(grown, row, sum) if grown else None
+        grown = {}
         for labels in self._accepted(samples, ref):
             names_role = self._names_role(labels)
             counted = samples if names_role else samples[: len(self._readings)]
@@ -61,7 +69,9 @@ class ScrapedReader:
     def gauge(self, ref: Ref, row: Row) -> Parts | None:
         if not self._readings:
             return None
-        sample = self._readings[-1].values.get(ref.name, {})
+        sample = self._readings[-1].values.get(ref.name)
+        if not sample:
+            return None
         kept: dict[Labels, float] = {}
         for labels in self._accepted([sample], ref):
             value = _gauge_value(labels, sample[labels], ref)
@@ -71,6 +81,8 @@ class ScrapedReader:
 
     def histogram(self, ref: Ref, row: Row) -> HistogramIncrease | None:
         samples = [reading.buckets.get(ref.name, {}) for reading in self._with_after]
+        if not any(samples):
+            return None
         grown: dict[Labels, Buckets] = {}
         for labels in self._accepted(samples, ref):
             names_role = self._names_role(labels)
@@ -105,20 +117,8 @@ class ScrapedReader:
     def _accepted(self, samples: Iterable[Mapping[Labels, object]], ref: Ref) -> list[Labels]:
         """The series that pass the metric's filters, in a stable order."""
         seen = dict.fromkeys(labels for sample in samples for labels in sample)
-        is_filtered = ref.labels or ref.without or self._profile.totals
-        if not is_filtered and (self._profile.role_label is None or self._allowed is None):
-            return list(seen)
-        return [labels for labels in seen if self._passes(dict(labels), ref)]
-
-    def _passes(self, labels: Mapping[str, str], ref: Ref) -> bool:
-        role = self._profile.role_label
-        if role is not None and self._allowed is not None:
-            value = labels.get(role.name, "")
-            if value and value not in self._allowed:
-                return False
-        if any(labels.get(name) for name in self._profile.totals):
-            return False
-        return ref.accepts(labels)
+        found = self._plan.filter(ref)
+        return list(seen) if found is None else [labels for labels in seen if found.passes(labels)]
 
     def _without_ranks(self, labels: Labels) -> Labels:
         return tuple(pair for pair in labels if pair[0] not in self._profile.collapse)
@@ -126,6 +126,8 @@ class ScrapedReader:
     def _by_worker(
         self, series: Mapping[Labels, float], row: Row, aggregate: Callable[[list[float]], float]
     ) -> dict[str, float]:
+        if len(series) == 1 and not row.worker_label:
+            return {SELF: aggregate([*series.values()])}
         ranks: dict[Labels, float] = {}
         if self._profile.collapse:
             for labels, value in series.items():
@@ -140,6 +142,20 @@ class ScrapedReader:
             worker = dict(labels).get(row.worker_label, SELF) if row.worker_label else SELF
             workers.setdefault(worker, []).append(value)
         return {worker: aggregate(values) for worker, values in workers.items()}
+
+
+def _grown(
+    base: Mapping[Labels, float], last: Mapping[Labels, float], accepted: Iterable[Labels]
+) -> dict[Labels, float]:
+    """`deltas.increase` of many series between two samples."""
+    found: dict[Labels, float] = {}
+    for labels in accepted:
+        value, before = last.get(labels), base.get(labels)
+        if value is None:
+            found[labels] = 0.0
+        else:
+            found[labels] = value if before is None or value < before else value - before
+    return found
 
 
 def _mean(values: list[float]) -> float:

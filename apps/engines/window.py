@@ -93,6 +93,9 @@ class Signal(StrEnum):
     HOST_RDMA_WAIT = "host_rdma_wait"
     HOST_LINK_DOWNS = "host_link_downs"
 
+    # Equal to its text, so it may hash like it; the Enum's own is a call for each look-up.
+    __hash__ = str.__hash__
+
     @property
     def is_hardware(self) -> bool:
         """True for figures of GPUs and hosts, which no engine exports."""

@@ -24,6 +24,9 @@ from prometheus_api_client.exceptions import PrometheusApiClientException
 
 from apps.common.fetch import FetchError, FetchPolicy, FetchResult, fetch
 
+from . import matrix
+from .matrix import Series
+
 #: Series one answer may hold; more is refused, not read.
 MAX_SERIES: Final = 100_000
 #: Bytes one answer may have (a series with its labels and samples takes about 350).
@@ -108,7 +111,8 @@ class CheckedSession(requests.Session):
         response.status_code = result.status
         response.url = str(url)
         response.headers.update(result.headers)
-        response.parsed = self._parse(result.body)
+        # A selector of raw samples is the only query that ends so; its answers are the large ones.
+        response.parsed = self._parse(result.body, is_range=params.get("query", "").endswith("]"))
         return response
 
     def _once(
@@ -129,10 +133,10 @@ class CheckedSession(requests.Session):
             total_s=left,
         )
 
-    def _parse(self, body: bytes) -> Any:
+    def _parse(self, body: bytes, *, is_range: bool) -> Any:
         with self._parsing:
             try:
-                data = json.loads(body)
+                data = matrix.parse(body) if is_range else json.loads(body)
             except ValueError as error:
                 raise SourceFailed(_FOREIGN, Failure.NOT_PROMETHEUS) from error
         found = data.get("warnings") if isinstance(data, dict) else None
@@ -213,14 +217,9 @@ class Prometheus:
         """The instant vector at a Unix time. Raises SourceFailed."""
         return _rows(self._ask(expression, at))
 
-    def ranges(self, selector: str, range_s: float, at: float) -> list[Any]:
-        """Raw samples of the `range_s` seconds up to a Unix time: one element per series, as
-        `{"metric": {label: text}, "values": [[time, text], ...]}`. Raises SourceFailed."""
-        found = self._ask(f"{selector}[{max(1, round(range_s * 1000))}ms]", at)
-        for item in found:
-            if not isinstance(item, dict) or not isinstance(item.get("metric"), dict):
-                raise SourceFailed(_FOREIGN, Failure.NOT_PROMETHEUS)
-        return found
+    def ranges(self, selector: str, range_s: float, at: float) -> list[Series]:
+        """Raw samples of the `range_s` seconds up to a Unix time. Raises SourceFailed."""
+        return self._ask(f"{selector}[{max(1, round(range_s * 1000))}ms]", at)
 
     def names(self, start: float, end: float) -> frozenset[str]:
         """The metric names that are stored between two Unix times. Raises SourceFailed."""

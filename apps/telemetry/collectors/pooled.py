@@ -130,10 +130,12 @@ def has_rules(stored: frozenset[str]) -> bool:
 
 @dataclass(slots=True)
 class PoolAnswers:
-    """Increases by (profile, what is read, pool, the engine's own role), as cumulative buckets."""
+    """Increases by (profile, what is read, pool, the engine's own role), as cumulative buckets;
+    `owns` lists the own roles that were seen in each pool."""
 
     buckets: dict[tuple[str, str, PoolKey, str], dict[float, float]] = field(default_factory=dict)
     totals: dict[tuple[str, str, PoolKey, str], float] = field(default_factory=dict)
+    owns: dict[PoolKey, dict[str, None]] = field(default_factory=dict)
     ranks: dict[tuple[str, str], int] = field(default_factory=dict)
     mixed: set[PoolKey] = field(default_factory=set)
 
@@ -154,6 +156,7 @@ class PoolAnswers:
                 edge = bound(labels.get("le", ""))
             except ValueError:
                 continue
+            self.owns.setdefault(key[2], {})[key[3]] = None
             by_bound = self.buckets.setdefault(key, {})
             by_bound[edge] = by_bound.get(edge, 0.0) + value
 
@@ -182,9 +185,9 @@ class PoolAnswers:
 
     def histograms(
         self, profile: Profile, role: str, pools: Sequence[PoolKey]
-    ) -> dict[Signal, tuple[HistogramIncrease, str]]:
-        """The histograms of a scope that consists of some pools, and the names that answered."""
-        found: dict[Signal, tuple[HistogramIncrease, str]] = {}
+    ) -> dict[Signal, tuple[HistogramIncrease, Ref]]:
+        """The histograms of a scope that consists of some pools, and what answered."""
+        found: dict[Signal, tuple[HistogramIncrease, Ref]] = {}
         for signal, rows in profile.signals.items():
             if rows.kind is not Kind.HISTOGRAM:
                 continue
@@ -200,22 +203,23 @@ class PoolAnswers:
 
     def _of(
         self, profile: Profile, ref: Ref, role: str, pools: Sequence[PoolKey]
-    ) -> tuple[HistogramIncrease, str] | None:
+    ) -> tuple[HistogramIncrease, Ref] | None:
         allowed = profile.allowed_roles(role)
         parts = []
-        for (name, key, pool, own), by_bound in self.buckets.items():
-            if name != profile.profile or key != ref.key or pool not in pools:
-                continue
-            if (own and allowed is not None and own not in allowed) or math.inf not in by_bound:
-                continue
-            bounds = tuple(sorted(by_bound))
-            total = self.totals.get((name, key, pool, own), 0.0)
-            parts.append(
-                histogram.from_cumulative(bounds[:-1], (by_bound[b] for b in bounds), total)
-            )
+        for pool in pools:
+            key = (profile.profile, ref.key, pool)
+            for own in self.owns.get(pool, ()):
+                by_bound = self.buckets.get((*key, own), {})
+                if (own and allowed is not None and own not in allowed) or math.inf not in by_bound:
+                    continue
+                bounds = tuple(sorted(by_bound))
+                total = self.totals.get((*key, own), 0.0)
+                parts.append(
+                    histogram.from_cumulative(bounds[:-1], (by_bound[b] for b in bounds), total)
+                )
         if not parts or len({part.bounds for part in parts}) > 1:
             return None
-        return histogram.scaled(histogram.merge(parts), ref.scale), ref.key
+        return histogram.scaled(histogram.merge(parts), ref.scale), ref
 
 
 def _key(

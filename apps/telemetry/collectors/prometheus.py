@@ -14,11 +14,14 @@ from dataclasses import dataclass, field
 from itertools import islice, pairwise
 from typing import Any, Final, TypeVar
 
+import msgspec
+
 from apps.engines.schema import Profile
 
 from ..domain.addresses import canonical
 from . import promql
 from .client import Failure, Prometheus, SourceFailed
+from .matrix import Series
 from .naming import Piece, Use, resolve
 from .pool_queries import read_pools
 from .pooled import PoolAnswers, PoolKey
@@ -132,23 +135,18 @@ def up_state(
     pools: dict[str, PoolKey] = {}
     wanted = {canonical(request.url, labels.same_hosts) for request in requests}
     for item in answer:
-        metric, values = item["metric"], item.get("values")
-        text = str(metric.get(labels.instance, ""))
+        metric, values = _labels_of(item), item.values
+        text = metric.get(labels.instance, "")
         address = canonical(text, labels.same_hosts)
         if address not in wanted or not values:
             continue
         present |= metric.keys() & {*REPLICAS}
         texts.setdefault(address, {})[text] = None
         if labels.pools:
-            pools[address] = tuple(str(metric.get(name, "")) for name in labels.pools)
-        try:
-            last = (float(values[-1][0]), float(values[-1][1]))
-            times.setdefault(address, set()).update(float(at) for at, up in values if up == "1")
-            gaps += [float(b[0]) - float(a[0]) for a, b in pairwise(values)]
-        except (TypeError, ValueError, IndexError) as error:
-            raise SourceFailed(
-                "the answer is not that of a Prometheus", Failure.NOT_PROMETHEUS
-            ) from error
+            pools[address] = tuple(metric.get(name, "") for name in labels.pools)
+        last = values[-1]
+        times.setdefault(address, set()).update(at for at, up in values if up == 1)
+        gaps += [b[0] - a[0] for a, b in pairwise(values)]
         known = newest.get(address)
         if known is None or (last[1], last[0]) > (known[1], known[0]):
             newest[address] = last
@@ -162,6 +160,15 @@ def up_state(
         pools=pools,
         times={address: sorted(found) for address, found in times.items()},
     )
+
+
+def _labels_of(item: Series) -> dict[str, str]:
+    try:
+        return item.labels
+    except msgspec.DecodeError as error:
+        raise SourceFailed(
+            "the answer is not that of a Prometheus", Failure.NOT_PROMETHEUS
+        ) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,7 +352,7 @@ def _run(
 ) -> None:
     """Ask several at once, but take answers in one by one: few large answers exist at a time."""
 
-    def ask(query: tuple[str, str, tuple[Use, ...]]) -> list[Any]:
+    def ask(query: tuple[str, str, tuple[Use, ...]]) -> list[Series]:
         return source.ranges(query[1], range_s, end)
 
     for (profile, _, uses), answer in _bounded(ask, queries):

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from operator import le
-from typing import Any, Final
+from typing import Final, NamedTuple, TypeVar
+
+import msgspec
 
 from apps.engines.deltas import Buckets
 from apps.engines.exposition import Labels as LabelPairs
@@ -23,20 +24,19 @@ from apps.engines.readings import Reading
 
 from ..domain.addresses import canonical
 from .client import MAX_SKEW_S, Failure, SourceFailed
+from .matrix import Identity, Origin, Series, common_start, identity, without_bound
 from .naming import Piece, Use
+
+K = TypeVar("K")
 
 #: No exporter counts that far; a larger number is a broken one.
 LARGEST: Final = 1e100
 #: Copies of one target may differ by what came between their scrapes, not by more (share).
 AGREE_WITHIN: Final = 0.2
-#: Label sets of one target that are remembered while its answers are read.
-_LABELS_KEPT: Final = 12
 _FOREIGN: Final = "the answer is not that of a Prometheus"
 
-#: One stored copy of a target: spelling of its address, job, replica.
-Origin = tuple[str, ...]
 #: Times ascending, and their values.
-Samples = tuple[list[float], list[float]]
+Samples = tuple[tuple[float, ...], tuple[float, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,31 +50,60 @@ class Span:
     max_age_s: float
 
 
-#: A series: its profile's metric, what it is to it, labels (without `le`), the bound of a bucket.
-Key = tuple[str, Piece, LabelPairs, float | None]
+#: The rank of the spelling under which a series is stored (the lowest counts), and its samples.
+#: A plain tuple: there are some hundred thousand of them in a tick.
+Ranked = tuple[int, tuple[float, ...], tuple[float, ...]]
+_ByLabels = dict[LabelPairs, Ranked]
 
 
 @dataclass(slots=True)
 class Copy:
-    """One origin's series of one target. `has_falls`: a cumulative one fell in between."""
+    """One origin's series of one target, by the profile's metric: counters and gauges (`plain`),
+    sums and buckets of histograms. `counters` names the cumulative ones among the first;
+    `has_falls`: a cumulative one fell in between."""
 
-    series: dict[Key, tuple[int, Samples]] = field(default_factory=dict)
+    plain: dict[str, _ByLabels] = field(default_factory=dict)
+    sums: dict[str, _ByLabels] = field(default_factory=dict)
+    buckets: dict[str, dict[LabelPairs, dict[float, Ranked]]] = field(default_factory=dict)
+    counters: set[str] = field(default_factory=set)
     siblings: set[str] = field(default_factory=set)
     has_falls: bool = False
+    _clocks: dict[tuple[float, ...], tuple[float, ...]] = field(default_factory=dict)
 
     def add(self, use: Use, labels: LabelPairs, edge: float | None, samples: Samples) -> None:
-        piece = use.piece
+        metric, piece = use.metric, use.piece
         if piece is Piece.SIBLING:
-            self.siblings.add(use.metric)
+            self.siblings.add(metric)
             return
-        key = (use.metric, piece, labels, edge if piece is Piece.BUCKET else None)
-        known = self.series.get(key)
-        # Two spellings of one metric (an exporter and its re-export) must not count twice.
-        if known is None or use.rank < known[0]:
-            self.series[key] = (use.rank, samples)
-        values = samples[1]
-        if piece is not Piece.GAUGE and not all(map(le, values, values[1:])):
-            self.has_falls = True
+        times, values = samples
+        # The series of one scrape share one object, so that later `is` tells them apart.
+        found = (use.rank, self._clocks.setdefault(times, times), values)
+        if piece is Piece.BUCKET and edge is not None:
+            by_edge = self.buckets.setdefault(metric, {}).setdefault(labels, {})
+            if edge not in by_edge or use.rank < by_edge[edge][0]:
+                by_edge[edge] = found
+        else:
+            series = (self.sums if piece is Piece.SUM else self.plain).setdefault(metric, {})
+            # Two spellings of one metric (an exporter and its re-export) must not count twice.
+            if labels not in series or use.rank < series[labels][0]:
+                series[labels] = found
+        if piece is not Piece.GAUGE:
+            if piece is Piece.COUNTER:
+                self.counters.add(metric)
+            if not self.has_falls and sorted(values) != list(values):
+                self.has_falls = True
+
+    def all_series(self) -> Iterator[Ranked]:
+        for named in (self.plain, self.sums):
+            for series in named.values():
+                yield from series.values()
+        for histograms in self.buckets.values():
+            for by_edge in histograms.values():
+                yield from by_edge.values()
+
+    def clocks(self) -> list[tuple[float, ...]]:
+        """The different times of its series."""
+        return list({id(times): times for _, times, _ in self.all_series()}.values())
 
 
 @dataclass(slots=True)
@@ -95,36 +124,49 @@ class Collector:
     defects: int = 0
     natives: set[str] = field(default_factory=set)
     conflicts: set[str] = field(default_factory=set)
-    _times: list[float] = field(default_factory=list)
-    _seen: dict[str, list[tuple[dict[str, str], LabelPairs, Origin]]] = field(default_factory=dict)
+    _places: dict[Identity, list[tuple[Copy, bool]]] = field(default_factory=dict)
     _edges: dict[str, float | None] = field(default_factory=dict)
 
-    def add(self, answer: Iterable[Mapping[str, Any]], uses: Sequence[Use]) -> None:
+    def add(self, answer: Sequence[Series], uses: Sequence[Use]) -> None:
         """Take in one answer. Raises SourceFailed if it is not one, or lies in the future."""
+        try:
+            self._add(answer, uses)
+        except msgspec.DecodeError as error:
+            raise SourceFailed(_FOREIGN, Failure.NOT_PROMETHEUS) from error
+
+    def _add(self, answer: Sequence[Series], uses: Sequence[Use]) -> None:
         is_bucket = any(use.piece is Piece.BUCKET for use in uses)
+        start = common_start(answer)
+        skip = len(start)
+        edge: float | None = None
         for item in answer:
-            metric = item["metric"]
-            text = metric.get(self.instance_label, "")
-            wanted = self.targets.get(canonical(text, self.same_hosts))
-            if not wanted:
-                continue
-            samples = self._samples(item, uses)
+            text = bytes(item.metric)
+            if skip and text.startswith(start):
+                text = text[skip:]
+            if is_bucket:
+                text, bound_text = without_bound(text)
+                edge = self._edge(bound_text)
+                if edge is None:
+                    continue
+            who = identity(text, self.instance_label, self.origin_labels)
+            places = self._places.get(who)
+            if places is None:
+                places = self._places[who] = self._placed(who)
+            samples = self._samples(item, uses) if places else None
             if samples is None:
                 continue
-            metric.pop("__name__", None)
-            edge = self._edge(metric.pop("le", "")) if is_bucket else None
-            if is_bucket and edge is None:
-                continue
-            labels, origin = self._labels(text, metric)
-            for key, match in wanted:
-                copies = self.copies.setdefault(key, {})
-                copy = copies.get(origin)
-                if copy is None:
-                    copy = copies[origin] = Copy()
-                fits = not match or _matches(labels, match)
+            for copy, fits in places:
                 for use in uses:
                     if fits or use.piece is Piece.SIBLING:
-                        copy.add(use, labels, edge, samples)
+                        copy.add(use, who.labels, edge, samples)
+
+    def _placed(self, who: Identity) -> list[tuple[Copy, bool]]:
+        """The copies of targets that a label set belongs to, and whether it is what they want."""
+        found = []
+        for key, match in self.targets.get(canonical(who.instance, self.same_hosts), ()):
+            copy = self.copies.setdefault(key, {}).setdefault(who.origin, Copy())
+            found.append((copy, not match or _matches(who.labels, match)))
+        return found
 
     def _edge(self, text: str) -> float | None:
         """The number of a bound: "1" and "1.0" are one bucket."""
@@ -135,63 +177,28 @@ class Collector:
                 self._edges[text] = None
         return self._edges[text]
 
-    def _samples(self, item: Mapping[str, Any], uses: Sequence[Use]) -> Samples | None:
-        rows = item.get("values")
+    def _samples(self, item: Series, uses: Sequence[Use]) -> Samples | None:
+        rows = item.values
         if rows is None:
-            if "histograms" not in item:
+            if item.histograms is None:
                 raise SourceFailed(_FOREIGN, Failure.NOT_PROMETHEUS)
             self.natives |= {use.metric for use in uses}
             return None
-        try:
-            times = [row[0] for row in rows]
-            values = [float(row[1]) for row in rows]
-            total = sum(values)
-            if not -LARGEST < total < LARGEST:  # also where one of them is NaN
-                kept = [
-                    pair for pair in zip(times, values, strict=True) if -LARGEST < pair[1] < LARGEST
-                ]
-                self.defects += len(values) - len(kept)
-                times, values = [at for at, _ in kept], [value for _, value in kept]
-            if not times:
-                return None
-            if times == self._times:
-                times = self._times  # the series of one scrape share one list
-            elif times[-1] > self.end + MAX_SKEW_S:
-                raise SourceFailed("samples lie in the future", Failure.CLOCK)
-        except (TypeError, ValueError, IndexError) as error:
-            raise SourceFailed(_FOREIGN, Failure.NOT_PROMETHEUS) from error
-        self._times = times
+        times, values = zip(*rows, strict=True) if rows else ((), ())
+        if not -LARGEST < sum(values) < LARGEST:  # also where one of them is NaN
+            kept = [row for row in rows if -LARGEST < row[1] < LARGEST]
+            self.defects += len(rows) - len(kept)
+            times, values = zip(*kept, strict=True) if kept else ((), ())
+        if not times:
+            return None
+        if times[-1] > self.end + MAX_SKEW_S:
+            raise SourceFailed("samples lie in the future", Failure.CLOCK)
         return times, values
-
-    def _labels(self, text: str, metric: dict[str, str]) -> tuple[LabelPairs, Origin]:
-        """The exporter's own labels, and where the series comes from. Most metrics of a target
-        have the same labels, so they are looked up before they are made."""
-        seen = self._seen.setdefault(text, [])
-        for known, labels, origin in seen:
-            if known == metric:
-                return labels, origin
-        origin = tuple(metric.get(name, "") for name in self.origin_labels)
-        pairs = {
-            name: value
-            for name, value in metric.items()
-            if value and name not in self.origin_labels
-        }
-        for name in [name for name in pairs if name.startswith("exported_")]:
-            # A target's label won over the exporter's own; profiles mean the exporter's.
-            pairs[name.removeprefix("exported_")] = pairs.pop(name)
-        labels = tuple(sorted(pairs.items()))
-        if len(seen) < _LABELS_KEPT:
-            seen.append((metric, labels, origin))
-        return labels, origin
 
     def first_at(self, key: str) -> float | None:
         """When the first sample of a target was taken; None if it has none."""
-        found = (
-            samples[0][0]
-            for copy in self.copies.get(key, {}).values()
-            for _, samples in copy.series.values()
-        )
-        return min(found, default=None)
+        copies = self.copies.get(key, {}).values()
+        return min((times[0] for copy in copies for times in copy.clocks()), default=None)
 
     def readings(
         self, key: str, span: Span, *, keep_all: bool = False
@@ -202,21 +209,16 @@ class Collector:
         if not copies:
             return []
         copy = self._chosen(key, copies)
-        clock = max(
-            (samples[0] for _, samples in copy.series.values()),
-            key=lambda times: (times[-1], len(times)),
-            default=[],
-        )
+        clocks = copy.clocks()
+        clock = max(clocks, key=lambda times: (times[-1], len(times)), default=())
         if not clock or clock[-1] < span.end - span.max_age_s:
             return []
         base = bisect_right(clock, span.start) - 1
         points = clock[max(0, base) :]
-        is_plain = not copy.has_falls and all(
-            times is clock or times[-1] == clock[-1] for _, (times, _) in copy.series.values()
-        )
+        is_plain = not copy.has_falls and all(times[-1] == clock[-1] for times in clocks)
         if is_plain and not keep_all and len(points) > 2:
             # First and last say all: no series vanished, none fell.
-            points = [points[0], points[-1]]
+            points = (points[0], points[-1])
         found = []
         for number, at in enumerate(points):
             stamp = at
@@ -245,7 +247,7 @@ class Collector:
 
 def _weight(copy: Copy) -> tuple[float, int]:
     newest, count = 0.0, 0
-    for _, (times, _) in copy.series.values():
+    for _, times, _ in copy.all_series():
         newest = max(newest, times[-1])
         count += len(times)
     return newest, count
@@ -253,15 +255,16 @@ def _weight(copy: Copy) -> tuple[float, int]:
 
 def _disagree(left: Copy, right: Copy) -> bool:
     """True if totals of cumulative series differ by more than both can have counted in between."""
-    for key, (_, (_, mine)) in left.series.items():
-        other = right.series.get(key)
-        if other is None or key[1] is not Piece.COUNTER:
-            continue
-        theirs = other[1][1]
-        larger = max(abs(mine[-1]), abs(theirs[-1]))
-        moved = max(abs(mine[-1] - mine[0]), abs(theirs[-1] - theirs[0]))
-        if abs(mine[-1] - theirs[-1]) > AGREE_WITHIN * larger + moved:
-            return True
+    for metric in left.counters & right.counters:
+        for labels, (_, _, mine) in left.plain[metric].items():
+            other = right.plain[metric].get(labels)
+            if other is None:
+                continue
+            theirs = other[2]
+            larger = max(abs(mine[-1]), abs(theirs[-1]))
+            moved = max(abs(mine[-1] - mine[0]), abs(theirs[-1] - theirs[0]))
+            if abs(mine[-1] - theirs[-1]) > AGREE_WITHIN * larger + moved:
+                return True
     return False
 
 
@@ -273,38 +276,44 @@ def _matches(labels: LabelPairs, match: Mapping[str, str]) -> bool:
     )
 
 
-def _as_of(samples: Samples, at: float, tolerance: float) -> float | None:
-    """The last value not after `at`; None if that is older than a scrape."""
-    times, values = samples
-    index = bisect_right(times, at) - 1
-    if index < 0 or times[index] <= at - tolerance:
-        return None
-    return values[index]
+class _Moment(NamedTuple):
+    """A time at which values are taken: `place` is its index in the target's usual `clock`; what is
+    older than `tolerance` is gone."""
+
+    at: float
+    clock: tuple[float, ...]
+    place: int
+    tolerance: float
+
+    def values(self, series: Mapping[K, Ranked]) -> dict[K, float]:
+        """The last value of each series not after the time, without those that are gone."""
+        _, clock, place, _ = self
+        found: dict[K, float] = {}
+        for key, (_, times, values) in series.items():
+            if times is clock:
+                found[key] = values[place]
+                continue
+            index = bisect_right(times, self.at) - 1
+            if index >= 0 and times[index] > self.at - self.tolerance:
+                found[key] = values[index]
+        return found
 
 
-def _reading(copy: Copy, at: float, clock: list[float], tolerance: float) -> Reading:
-    values: dict[str, dict[LabelPairs, float]] = {}
-    raw: dict[tuple[str, LabelPairs], dict[float, float]] = {}
-    sums: dict[tuple[str, LabelPairs], float] = {}
-    place = bisect_right(clock, at) - 1
-    for (metric, piece, labels, edge), (_, samples) in copy.series.items():
-        if samples[0] is clock:
-            value: float | None = samples[1][place]
-        else:
-            value = _as_of(samples, at, tolerance)
-        if value is None:
-            continue
-        if edge is not None:
-            raw.setdefault((metric, labels), {})[edge] = value
-        elif piece is Piece.SUM:
-            sums[(metric, labels)] = value
-        else:
-            values.setdefault(metric, {})[labels] = value
+def _reading(copy: Copy, at: float, clock: tuple[float, ...], tolerance: float) -> Reading:
+    moment = _Moment(at, clock, bisect_right(clock, at) - 1, tolerance)
+    values: dict[str, Mapping[LabelPairs, float]] = {}
+    for metric, series in copy.plain.items():
+        found = moment.values(series)
+        if found:
+            values[metric] = found
     buckets: dict[str, dict[LabelPairs, Buckets]] = {}
-    for (metric, labels), by_bound in raw.items():
-        if math.inf in by_bound:
-            bounds = tuple(sorted(by_bound))
-            counts = tuple(by_bound[step] for step in bounds)
-            state = Buckets(bounds[:-1], counts, sums.get((metric, labels), 0.0))
-            buckets.setdefault(metric, {})[labels] = state
+    for metric, histograms in copy.buckets.items():
+        sums = moment.values(copy.sums.get(metric, {}))
+        for labels, by_edge in histograms.items():
+            by_bound = moment.values(by_edge)
+            if math.inf in by_bound:
+                bounds = tuple(sorted(by_bound))
+                counts = tuple([by_bound[step] for step in bounds])
+                state = Buckets(bounds[:-1], counts, sums.get(labels, 0.0))
+                buckets.setdefault(metric, {})[labels] = state
     return Reading(values, buckets, frozenset(copy.siblings))

@@ -11,7 +11,7 @@ from apps.engines.evaluate import Defect, evaluate
 from apps.engines.readings import Reading
 from apps.engines.schema import Profile
 from apps.engines.scraped import ScrapedReader
-from apps.engines.window import Kind, Window
+from apps.engines.window import Window
 from apps.fleet.domain.spans import SpanFacts, value_at
 
 ENGINE = "engine"
@@ -153,9 +153,9 @@ def windows_of_tick(
                 starts_only_first=segment.starts_only_first,
                 after=segment.after if history.profile.role_label else None,
             )
-            signals = evaluate(history.profile, segment.role, reader, refused)
-            if not with_histograms:
-                signals = {s: p for s, p in signals.items() if p.kind is not Kind.HISTOGRAM}
+            signals = evaluate(
+                history.profile, segment.role, reader, refused, with_histograms=with_histograms
+            )
             scope = scopes.setdefault(segment.role, _Scope())
             scope.parts.append(TargetPart(history.owner, signals, segment.is_last))
             scope.since.append(segment.since)

@@ -97,7 +97,8 @@ def collect_source(*, source_id: UUID | str, now: datetime, owner: str) -> Colle
         source = Source.objects.select_related("cluster", "deployment").get(pk=source_id)
         if _is_doubled(source, now):
             return None
-        return _collect(source, lease, now)
+        with through_prometheus.no_cycle_search():
+            return _collect(source, lease, now)
     finally:
         leases.release(rows, lease)
 

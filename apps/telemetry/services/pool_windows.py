@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
 from uuid import UUID
 
 from apps.engines import histogram
 from apps.engines.evaluate import SELF
 from apps.engines.schema import Evidence, Ref, Row, Term
 from apps.engines.scraped import ScrapedReader
-from apps.engines.window import HistogramIncrease, Signal, SignalValue, Window
+from apps.engines.window import HistogramIncrease, SignalValue, Window
 
 from ..collectors.pooled import PoolAnswers, PoolKey
 from ..domain.windows import TargetHistory, segments
@@ -31,12 +32,14 @@ def with_pools(
     profile = next(iter(histories[owner].profile for owner in members))
     found = answers.histograms(profile, window.scope, keys)
     values, names = dict(window.values), dict(window.names)
-    for signal, (whole, name) in found.items():
-        sums, counts = _per_worker(window, signal, name, members, histories)
+    readers = _readers(window, members, histories)
+    for signal, (whole, ref) in found.items():
+        sums = _per_worker(_counter(ref, "_sum"), ref.scale, readers)
+        counts = _per_worker(_counter(ref, "_count"), 1.0, readers)
         pool = replace(whole, sum_by_worker=sums, count_by_worker=counts)
         # Workers without the labels of the pool were read one by one.
         values[signal] = _with_others(pool, window.values.get(signal))
-        names[signal] = name
+        names[signal] = ref.key
     return replace(window, values=values, names=names)
 
 
@@ -50,44 +53,36 @@ def _with_others(pool: HistogramIncrease, others: SignalValue | None) -> Histogr
         return max(pool, others, key=lambda hist: hist.count)
 
 
-def _per_worker(
-    window: Window,
-    signal: Signal,
-    name: str,
-    members: Mapping[str, PoolKey],
-    histories: Mapping[str, TargetHistory],
-) -> tuple[dict[str, float], dict[str, float]]:
-    sums: dict[str, float] = {}
-    counts: dict[str, float] = {}
+def _readers(
+    window: Window, members: Mapping[str, PoolKey], histories: Mapping[str, TargetHistory]
+) -> dict[str, ScrapedReader]:
+    """Readers of the workers that answered, by owner."""
+    found = {}
     for owner in members:
         history = histories[owner]
-        ref = next(
-            ref
-            for row in history.profile.rows(signal, window.scope)
-            for term in row.terms
-            for ref in term.any_of
-            if ref.key == name
-        )
         parts = segments(history, window.start, window.end)
-        if not parts:
-            continue
-        reader = ScrapedReader(history.profile, window.scope, parts[-1].readings)
-        for end, scale, into in (("_sum", ref.scale, sums), ("_count", 1.0, counts)):
-            found = reader.counter(_counter(ref, end), Row(terms=(Term(any_of=(ref,)),)))
-            if found is not None:
-                into[owner] = found.get(SELF, 0.0) * scale
-    return sums, counts
+        if parts:
+            found[owner] = ScrapedReader(history.profile, window.scope, parts[-1].readings)
+    return found
 
 
-def _counter(ref: Ref, end: str) -> Ref:
+def _per_worker(row: Row, scale: float, readers: Mapping[str, ScrapedReader]) -> dict[str, float]:
+    ref = row.terms[0].any_of[0]
+    found = {owner: reader.counter(ref, row) for owner, reader in readers.items()}
+    return {o: parts.get(SELF, 0.0) * scale for o, parts in found.items() if parts is not None}
+
+
+@lru_cache(maxsize=1024)
+def _counter(ref: Ref, end: str) -> Row:
     """Sum or count of a histogram, with its filters, as a counter."""
-    return Ref(
+    counter = Ref(
         name=f"{ref.name}{end}",
         labels=ref.labels,
         without=ref.without,
         evidence=Evidence.DOCUMENTED,
         source="sum and count of a histogram",
     )
+    return Row(terms=(Term(any_of=(counter,)),))
 
 
 def members_of(

@@ -7,6 +7,7 @@ from datetime import datetime
 from uuid import UUID, uuid4
 
 from django.db import transaction
+from django.db.models import JSONField, Value
 
 from apps.engines.codec import window_to_json
 from apps.engines.readings import Reading, to_json
@@ -49,7 +50,9 @@ def store_windows(windows: Iterable[tuple[UUID, Window]]) -> None:
                     scope=window.scope,
                     start=window.start,
                     end=window.end,
-                    payload=window_to_json(window),
+                    # As an expression: Django would put plain values into arrays, and the quotes of
+                    # JSON are escaped twice there, in Python (measured: a third of the storing).
+                    payload=Value(window_to_json(window), JSONField()),
                     expected_count=len(window.expected),
                     reported_count=len(set(window.expected) & set(window.reported)),
                     has_histograms=has_histograms(window),

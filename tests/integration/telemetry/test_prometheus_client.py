@@ -14,7 +14,7 @@ import pytest
 from apps.common.fetch import FetchPolicy
 from apps.telemetry.collectors.client import MAX_SERIES, Failure, Prometheus, SourceFailed
 from apps.telemetry.collectors.naming import Piece, Use
-from apps.telemetry.collectors.ranges import Collector
+from apps.telemetry.collectors.ranges import Collector, Span
 
 
 class Server:
@@ -247,8 +247,8 @@ def test_samples_from_the_future_are_refused(server):
 def test_values_that_cannot_be_are_counted_and_left_out(server):
     server.body = matrix([[1, "NaN"], [2, "7"], [3, "+Inf"], [4, "1e308"], [5, "9"]])
     found = taken(server, 5)
-    ((_, samples),) = found.copies["k"][("i0", "")].series.values()
-    assert (samples, found.defects) == (([2, 5], [7.0, 9.0]), 3)
+    ((_, *samples),) = found.copies["k"][("i0", "")].plain["x"].values()
+    assert (samples, found.defects) == ([(2, 5), (7.0, 9.0)], 3)
 
 
 def test_native_histograms_are_named_not_guessed(server):
@@ -257,7 +257,7 @@ def test_native_histograms_are_named_not_guessed(server):
     server.body = json.dumps(data).encode()
     found = taken(server, 5)
     assert found.natives == {"x"}
-    assert not found.copies
+    assert not found.readings("k", Span(0, 5, 15, 60))
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apps.engines import loader
-from apps.telemetry.collectors import promql
+from apps.telemetry.collectors import matrix, promql
 from apps.telemetry.collectors.intervals import scrape_interval
 from apps.telemetry.collectors.naming import Piece, resolve
 from apps.telemetry.collectors.prometheus import Labels, Request, read, up_state
@@ -60,10 +61,11 @@ class Fake:
     def ranges(self, selector: str, range_s: float, at: float):
         self.asked.append(selector)
         times = [at - 3 - 15 * n for n in range(5, -1, -1)]
-        return [
+        rows = [
             {"metric": {"instance": host, "job": "llm"}, "values": [[t, "1"] for t in times]}
             for host in self.hosts
         ]
+        return matrix.parse(json.dumps({"data": {"result": rows}}).encode())["data"]["result"]
 
 
 NAMES = frozenset(
