@@ -139,7 +139,9 @@ class Measurement:
             or (isinstance(lower, float) and not isfinite(lower))
             or (isinstance(upper, float) and not isfinite(upper))
         ):
-            raise ValueError(f"{value} ({lower} to {upper}): NaN and infinity never leave telemetry")
+            raise ValueError(
+                f"{value} ({lower} to {upper}): NaN and infinity never leave telemetry"
+            )
         if value is None:
             if state is _OK:
                 raise ValueError("an ok figure has a value")
