@@ -22,10 +22,15 @@ def books() -> QuerySet[PriceBook]:
 
 
 def prices_at(
-    at: datetime, *, kind: str = PriceKind.ACCELERATOR, keys: Iterable[str] | None = None
+    at: datetime,
+    *,
+    kind: str = PriceKind.ACCELERATOR,
+    keys: Iterable[str] | None = None,
+    book: PriceBook | None = None,
 ) -> dict[str, Decimal]:
-    """Rates of the default book that hold at a time, by key (2 queries). Absent = no price."""
-    book = default_book()
+    """Rates of a book, else of the default one, that hold at a time, by key (1 query and that for
+    the default book). Absent = no price."""
+    book = book or default_book()
     if book is None:
         return {}
     rows = Price.objects.filter(book=book, kind=kind, valid_from__lte=at).filter(

@@ -6,7 +6,6 @@ from decimal import Decimal
 
 from apps.common.measurement import Measurement, State
 from apps.common.units import Unit
-from apps.cost import selectors as cost
 
 from .domain.types import CostLine, CostView, Figure
 from .labels import in_order
@@ -33,7 +32,7 @@ def view(loaded: Loaded) -> CostView:
                 per_million=_part(good, share),
             )
         )
-    book = cost.default_book()
+    book = loaded.price_book
     return CostView(
         total_per_hour=total,
         lines=tuple(lines),

@@ -14,6 +14,8 @@ from apps.commands import selectors as commands
 from apps.commands.models import Command
 from apps.common.measurement import Measurement, State, freshness, missing
 from apps.common.units import Unit
+from apps.cost import selectors as cost
+from apps.cost.models import PriceBook
 from apps.diagnosis import selectors as diagnosis
 from apps.diagnosis.models import DiagnosisRecord
 from apps.fleet import selectors as fleet
@@ -68,7 +70,7 @@ class Loaded:
 
     @cached_property
     def figures(self) -> DeploymentFigures:
-        return telemetry.figures(self.deployment, self.now)
+        return telemetry.figures(self.deployment, self.now, self.topology)
 
     @cached_property
     def brief(self) -> BriefFigures:
@@ -132,6 +134,15 @@ class Loaded:
     def shares(self) -> Mapping[str, float]:
         """`ttft` and `tpot` -> target share."""
         return {signal.value: facts.target_share for signal, facts in self.objectives.items()}
+
+    @cached_property
+    def price_book(self) -> PriceBook | None:
+        return cost.default_book()
+
+    @cached_property
+    def prices(self) -> Mapping[str, Decimal]:
+        """Rates per GPU-hour by accelerator; absent = no price."""
+        return cost.prices_at(self.now, book=self.price_book) if self.price_book else {}
 
     @property
     def as_of(self) -> datetime | None:

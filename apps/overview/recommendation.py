@@ -135,9 +135,7 @@ def _spend(loaded: Loaded, targets: Mapping[str, int]) -> tuple[PredictedRow, ..
 
 def spend_per_hour(loaded: Loaded, workers: Mapping[str, int]) -> Decimal | None:
     """Price of these counts per hour; None when a price or a unit is missing."""
-    from apps.cost import selectors as cost
-
-    prices = cost.prices_at(loaded.now)
+    prices = loaded.prices
     total = Decimal(0)
     for role, count in workers.items():
         pool = loaded.topology.pools.get(role)

@@ -70,7 +70,8 @@ def sparks(loaded: Loaded, points: int) -> dict[str, tuple[float | None, ...]]:
     step = 2 * loaded.defaults.collect_interval_s
     end = loaded.as_of or loaded.now
     start = end - timedelta(seconds=step * points)
-    rows = telemetry.series(loaded.deployment, start, end, step)
+    # Latencies and output are nowhere counted at the prefill pool.
+    rows = telemetry.series(loaded.deployment, start, end, step, without=("prefill",))
     evaluations = planning.newest_evaluations(loaded.deployment, start, loaded.now, points)
     return {
         "ttft": tuple(row.ttft_p95 for row in rows),

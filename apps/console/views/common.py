@@ -10,7 +10,8 @@ from urllib.parse import urlencode
 
 from django.conf import settings
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotModified
-from django.shortcuts import redirect, render
+from django.shortcuts import redirect
+from django.template import Engine, RequestContext
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.translation import get_language
 from django.utils.translation import gettext as _
@@ -68,6 +69,17 @@ def private(response: HttpResponse) -> HttpResponse:
     return response
 
 
+def rendered(
+    request: HttpRequest, template: str, context: Mapping[str, Any], status: int = 200
+) -> HttpResponse:
+    """A page, as Django's shortcut `render` makes it, for large ones: a context of Django holds
+    itself, and with it all that the page shows, until the next search for garbage."""
+    made = RequestContext(request, dict(context))
+    text = Engine.get_default().get_template(template).render(made)
+    made.dicts.clear()
+    return HttpResponse(text, status=status)
+
+
 def conditional(
     request: HttpRequest, source: str, template: str, context: Mapping[str, Any]
 ) -> HttpResponse:
@@ -91,7 +103,7 @@ def conditional(
     if request.headers.get("If-None-Match") == etag:
         response: HttpResponse = HttpResponseNotModified()
     else:
-        response = render(request, template, {**context, "etag": etag})
+        response = rendered(request, template, {**context, "etag": etag})
     response["ETag"] = etag
     return private(response)
 

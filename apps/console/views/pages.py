@@ -18,7 +18,7 @@ from ..presenters import deployment as deployment_presenter
 from ..presenters import fleet as fleet_presenter
 from ..presenters.connect import connect_button
 from ..viewer import reader_of, viewer_of
-from .common import conditional, error_context, private, signed_in
+from .common import conditional, error_context, private, rendered, signed_in
 
 #: Block name -> partial. Each has its own address and can be asked for alone.
 BLOCKS: Final = {
@@ -75,7 +75,7 @@ def _fleet_context(request: HttpRequest, *, is_list: bool) -> tuple[str, dict[st
 @signed_in
 def fleet(request: HttpRequest) -> HttpResponse:
     _etag, context = _fleet_context(request, is_list=False)
-    return private(render(request, "pages/fleet/fleet.html", context))
+    return private(rendered(request, "pages/fleet/fleet.html", context))
 
 
 @require_safe
@@ -89,7 +89,7 @@ def fleet_live(request: HttpRequest) -> HttpResponse:
 @signed_in
 def deployments(request: HttpRequest) -> HttpResponse:
     _etag, context = _fleet_context(request, is_list=True)
-    return private(render(request, "pages/fleet/fleet.html", context))
+    return private(rendered(request, "pages/fleet/fleet.html", context))
 
 
 @require_safe
@@ -159,7 +159,7 @@ def render_deployment(
         return redirect("deployment", slug=page.slug, permanent=True)
     context |= error_context(request, refused)
     return private(
-        render(
+        rendered(
             request,
             "pages/deployment/deployment.html",
             context,

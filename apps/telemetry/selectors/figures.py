@@ -19,6 +19,7 @@ from apps.engines.combine import merge_windows
 from apps.engines.window import HistogramIncrease, Signal, Window, hardware_scope
 from apps.fleet import selectors as fleet
 from apps.fleet.domain.defaults import Defaults
+from apps.fleet.domain.topology import Topology
 from apps.fleet.models import Deployment
 
 from ..coverage import doubted
@@ -74,9 +75,12 @@ class _Windows:
         return [self._known[slot.key] for slot in slots]
 
 
-def figures(deployment: Deployment, now: datetime) -> DeploymentFigures:
+def figures(
+    deployment: Deployment, now: datetime, topology: Topology | None = None
+) -> DeploymentFigures:
     """The figures of now: the diagnosis window, and for percentiles one that grows until it holds
-    enough requests (§4a). What is old keeps its last value and says so."""
+    enough requests (§4a). What is old keeps its last value and says so. `topology` is read where
+    the caller has not read it."""
     defaults = fleet.defaults_for(deployment)
     return _figures(
         deployment,
@@ -86,6 +90,7 @@ def figures(deployment: Deployment, now: datetime) -> DeploymentFigures:
         grow_to_s=defaults.percentile_max_window_s,
         defaults=defaults,
         down=down_scopes([deployment.pk]).get(deployment.pk, frozenset()),
+        topology=topology,
     )
 
 
@@ -114,9 +119,10 @@ def _figures(
     grow_to_s: float,
     defaults: Defaults,
     down: frozenset[str],
+    topology: Topology | None = None,
     is_history: bool = False,
 ) -> DeploymentFigures:
-    topology = fleet.topology(deployment)
+    topology = topology or fleet.topology(deployment)
     roles = {*topology.pools, *(worker.role for worker in topology.workers)}
     known = {*roles, *_EDGES, *(hardware_scope(role, part) for role in roles for part in PARTS)}
     # A fault code that changed in the oldest window is seen against the one before it.

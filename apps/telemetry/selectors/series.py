@@ -3,6 +3,7 @@ does not hold yet from the finer ones below it."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime, timedelta
 from math import ceil
 
@@ -16,10 +17,18 @@ from ..models import StoredWindow
 from .windows import decoded
 
 
-def series(deployment: Deployment, start: datetime, end: datetime, step_s: float) -> list[Point]:
+def series(
+    deployment: Deployment,
+    start: datetime,
+    end: datetime,
+    step_s: float,
+    *,
+    without: Collection[str] = (),
+) -> list[Point]:
     """One point per step, at `start + step, ..., end`; a step without a window is a point of
     gaps. Steps shorter than the stored windows show the newest window that ends in them. Two
-    queries for windows, and one for each level above them that the step allows."""
+    queries for windows, and one for each level above them that the step allows. What only scopes in
+    `without` have is not read."""
     if step_s <= 0 or end <= start:
         return []
     steps = int((end - start).total_seconds() // step_s)
@@ -30,10 +39,10 @@ def series(deployment: Deployment, start: datetime, end: datetime, step_s: float
     since = start
     level = level_for(step_s)
     while level is not RAW:
-        since = _add_blocks(scopes, level, deployment, since, times[-1])
+        since = _add_blocks(scopes, level, deployment, since, times[-1], without)
         level = BY_NAME[level.below]
     if since < times[-1]:
-        _add_windows(scopes, deployment, since, times, step_s)
+        _add_windows(scopes, deployment, since, times, step_s, without)
     return points(times, step_s, scopes)
 
 
@@ -43,12 +52,13 @@ def _add_blocks(
     deployment: Deployment,
     since: datetime,
     until: datetime,
+    without: Collection[str],
 ) -> datetime:
     """Add the slots of a level that end in `(since, until]`; returns where its newest one ends."""
     if since >= until:
         return since
     newest = since.timestamp()
-    for scope, block in decoded(level, deployment, [(since, until)]):
+    for scope, block in decoded(level, deployment, [(since, until)], without):
         columns = scopes.setdefault(scope, Columns())
         columns.add_block(block, since.timestamp(), until.timestamp())
         if columns.ends:
@@ -68,9 +78,10 @@ def _add_windows(
     since: datetime,
     times: list[datetime],
     step_s: float,
+    without: Collection[str],
 ) -> None:
     rows = StoredWindow.objects.filter(deployment=deployment, end__gt=since, end__lte=times[-1])
-    rows = rows.exclude(scope__contains="/")
+    rows = rows.exclude(scope__contains="/").exclude(scope__in=without)
     slots: dict[tuple[int, str, bool], list[Slot]] = {}
     first = times[0] - timedelta(seconds=step_s)
     names = ("scope", "has_histograms", "pk", "start", "end")

@@ -46,10 +46,13 @@ def load(keys: Iterable[int]) -> dict[int, Window]:
 
 
 def decoded(
-    level: Level, deployment: Deployment, spans: Iterable[tuple[datetime, datetime]]
+    level: Level,
+    deployment: Deployment,
+    spans: Iterable[tuple[datetime, datetime]],
+    without: Collection[str] = (),
 ) -> list[tuple[str, blocks.Block]]:
     """The blocks of a level, oldest first, as (scope, block), that touch any of the spans `(start,
-    end]`, without those of hardware, which no chart shows (1 query)."""
+    end]`, without some scopes and without those of hardware, which no chart shows (1 query)."""
     starts = {
         at
         for start, end in spans
@@ -59,6 +62,7 @@ def decoded(
         _TABLES[level.name]
         ._default_manager.filter(deployment=deployment, start__in=sorted(starts))
         .exclude(scope__contains="/")
+        .exclude(scope__in=without)
     )
     found = rows.order_by("start").values_list("scope", "payload")
     return [(scope, blocks.decode(payload)) for scope, payload in found]
