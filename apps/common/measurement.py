@@ -139,9 +139,9 @@ class Measurement:
             or (isinstance(lower, float) and not isfinite(lower))
             or (isinstance(upper, float) and not isfinite(upper))
         ):
-            raise ValueError(
-                f"{value} ({lower} to {upper}): NaN and infinity never leave telemetry"
-            )
+            numbers = {"value": value, "lower": lower, "upper": upper}
+            name = next(n for n, x in numbers.items() if isinstance(x, float) and not isfinite(x))
+            raise ValueError(f"{name} is {numbers[name]}: NaN and infinity never leave telemetry")
         if value is None:
             if state is _OK:
                 raise ValueError("an ok figure has a value")
