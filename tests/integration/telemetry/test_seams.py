@@ -72,6 +72,7 @@ def test_workers_outside_a_pool_keep_their_histograms_beside_it():
     key = (profile.profile, name, ("chat", "decode"), "")
     answers.buckets[key] = {0.1: 4.0, float("inf"): 6.0}
     answers.totals[key] = 1.5
+    answers.owns[key[2]] = {"": None}
     single = HistogramIncrease((0.1,), (3.0, 0.0), 0.2, 3.0, {"c": 0.2}, {"c": 3.0})
     times = T0, T0 + timedelta(seconds=60)
     before = Window("decode", *times, {Signal.TPOT: single}, ("a", "b", "c"), ("a", "b", "c"))
