@@ -39,7 +39,7 @@ def lab(
         )
         built.numbers["commands"] = built.recorded().number
         story = Story(built, Fleet(), NOW)  # type: ignore[arg-type]
-        monkeypatch.setattr(telemetry, "figures", lambda deployment, now: story.figures)
+        monkeypatch.setattr(telemetry, "figures", lambda *_: story.figures)
         monkeypatch.setattr(telemetry, "usual", lambda deployment, now: Usual("since_start"))
         story.run(60)
         story.fluid.load = LONG

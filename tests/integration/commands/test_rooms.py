@@ -83,7 +83,7 @@ def test_a_figure_that_fresh_windows_lack_or_contradict_is_no_ground_for_a_reduc
 ) -> None:
     """Its window is new, so that its age alone would say "fresh" (DESIGN law 1)."""
     found = figures(at=T0)
-    monkeypatch.setattr(telemetry, "figures", lambda deployment, now: found)
+    monkeypatch.setattr(telemetry, "figures", lambda *_: found)
     fresh = rooms.data_age_s(stage.deployment, T0)
     assert fresh is not None
     assert found.decode is not None

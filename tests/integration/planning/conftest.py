@@ -101,7 +101,7 @@ def story(db: None, monkeypatch: pytest.MonkeyPatch) -> Story:
     book = cost.create_book(actor=SYSTEM, now=NOW, slug="list", name="List")
     cost.set_price(actor=SYSTEM, now=NOW, book_id=book.pk, key="h200-sxm", rate=Decimal("4.59"))
     found = Story(w, Fleet(), NOW)
-    monkeypatch.setattr(telemetry, "figures", lambda deployment, now: found.figures)
+    monkeypatch.setattr(telemetry, "figures", lambda *_: found.figures)
     monkeypatch.setattr(telemetry, "usual", lambda deployment, now: Usual("since_start"))
     return found
 
