@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from itertools import pairwise
 from typing import Any, Final
 
 from django.db.models import Max, Q
@@ -51,10 +50,14 @@ class _Index:
 
     @property
     def every_s(self) -> float:
-        """How often histograms come, in seconds."""
+        """How often histograms come, in seconds, at most a window's length. 0 while only one is
+        known: it is then judged by the source's own beat, which is the stricter."""
         newest = sorted(self.with_histograms, key=lambda slot: slot.end)[-2:]
-        length = (newest[-1].end - newest[-1].start).total_seconds()
-        return min(length, *((b.end - a.end).total_seconds() for a, b in pairwise(newest)), length)
+        if len(newest) < 2:
+            return 0.0
+        older, newer = newest
+        apart, length = newer.end - older.end, newer.end - newer.start
+        return min(apart, length).total_seconds()
 
 
 class _Windows:

@@ -14,6 +14,7 @@ from django.db import close_old_connections, connection, transaction
 
 from apps.accounts.domain.authorize import SYSTEM
 from apps.common.fetch import FetchError
+from apps.common.measurement import State
 from apps.engines import loader
 from apps.engines.window import CounterIncrease, HistogramIncrease, Signal, Window
 from apps.fleet import selectors as fleet
@@ -217,3 +218,14 @@ def test_gaps_are_seen_whoever_was_connected_first(metric_fleet: Fleet):
     found = backfill._missing(metric_fleet.source(), present, now, T0 - timedelta(hours=1))
     hole = T0 + timedelta(seconds=60), T0 + timedelta(seconds=120)
     assert (found[0].start, found[-1].end) == hole
+
+
+@pytest.mark.django_db
+def test_histograms_whose_beat_is_not_known_yet_are_old_as_soon_as_the_rest(metric_fleet: Fleet):
+    """The first window had none (nobody had asked anything yet), one came, then the source died."""
+    found = [window(0, 30, histogram=False), window(5, 35)]
+    store_windows([(metric_fleet.deployment.pk, item) for item in found])
+    at = T0 + timedelta(seconds=35)
+    assert selectors.figures(metric_fleet.deployment, at).ttft.mean.state is State.OK
+    later = selectors.figures(metric_fleet.deployment, at + timedelta(seconds=11))
+    assert {later.arrivals_per_s.state, later.ttft.mean.state} == {State.STALE}
