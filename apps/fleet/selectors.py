@@ -26,6 +26,9 @@ from .models import (
     Worker,
 )
 
+#: Further ahead than an observation ever schedules the next one.
+_AHEAD_INTERVALS = 3
+
 
 class NotVisible(Exception):
     """The object does not exist or the viewer may not see it; callers answer 404 for both."""
@@ -276,10 +279,15 @@ def architectures() -> QuerySet[ModelArchitecture]:
 
 
 def due_backend_ids(now: datetime) -> list[UUID]:
-    """Deployments whose backend is due for observation."""
-    return list(
-        Deployment.objects.filter(ended_at__isnull=True)
+    """Deployments whose backend is due for observation. One that is due later than anything would
+    write was given its time while our own clock was ahead, and is due now (fault M12)."""
+    rows = (
+        Deployment.objects.filter(ended_at__isnull=True, backend__isnull=False)
         .exclude(backend__adapter="noop")
-        .filter(Q(backend__next_due_at__isnull=True) | Q(backend__next_due_at__lte=now))
-        .values_list("pk", flat=True)
+        .values_list("pk", "backend__next_due_at", "backend__observe_interval_s")
     )
+    return [
+        pk
+        for pk, at, interval_s in rows
+        if at is None or at <= now or (at - now).total_seconds() > _AHEAD_INTERVALS * interval_s
+    ]

@@ -290,6 +290,11 @@ def test_each_due_deployment_is_handed_out_once_and_leased(story: Story) -> None
     assert services.claim_due(now=now) == []
     assert services.claim_due(now=now + timedelta(seconds=4)) == []
     assert services.claim_due(now=now + timedelta(seconds=5)) == [story.deployment.pk]
+    # A clock that was an hour ahead does not make the next evaluation wait for that hour.
+    hour = timedelta(hours=1)
+    assert services.claim_due(now=now + hour) == [story.deployment.pk]
+    assert services.claim_due(now=now + timedelta(seconds=6)) == [story.deployment.pk]
+    assert services.claim_due(now=now + timedelta(seconds=7)) == []
     tick = EvaluationTick.objects.get()
     tick.lease_owner, tick.lease_until = "other", now + timedelta(seconds=60)
     tick.save()

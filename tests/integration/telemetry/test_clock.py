@@ -8,6 +8,8 @@ import pytest
 
 from apps.common.measurement import State
 from apps.engines.window import Signal
+from apps.fleet.models import Backend
+from apps.fleet.selectors import due_backend_ids
 from apps.telemetry import selectors, services
 from apps.telemetry.models import StoredWindow
 
@@ -59,3 +61,15 @@ def test_a_jump_ahead_invents_nothing(metric_fleet):
     last = StoredWindow.objects.filter(scope="router").latest("end")
     assert last.end - last.start < timedelta(minutes=1), "no window over the hour"
     assert selectors.figures(fleet.deployment, fleet.at).arrivals_per_s.state is State.NO_TRAFFIC
+
+
+def test_a_clock_that_was_ahead_does_not_stop_the_observation(metric_fleet):
+    fleet, now = metric_fleet, metric_fleet.at
+    own = Backend.objects.filter(deployment=fleet.deployment)
+    for due_in_s, is_due in ((-1, True), (1, False), (19, False), (3600, True)):
+        own.update(
+            adapter="router_workers",
+            observe_interval_s=10,
+            next_due_at=now + timedelta(seconds=due_in_s),
+        )
+        assert (fleet.deployment.pk in due_backend_ids(now)) is is_due, due_in_s
